@@ -20,7 +20,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.run.contract import ChildExit, ChildResult, ChildSpec, Job, LeaseTerms
 from horsies.run.guard import clock
 from horsies.run.pool.child import Child
-from horsies.run.pool.guard import Guard
+from horsies.run.pool.process import Guard
 
 pytestmark = pytest.mark.bench
 

@@ -27,7 +27,7 @@ from horsies.lifecycle.claim_token import Token
 from horsies.operations.looking import answer_to, ask_again, close, look_at
 from horsies.operations.target import Actor
 from horsies.run.child.stdio import mark_prints
-from horsies.run.pool.output_rings import OutputRings
+from horsies.run.pool.output import OutputRings
 from horsies_tui.task.look_sheet import _EVERY_S
 
 pytestmark = pytest.mark.bench

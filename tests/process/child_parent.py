@@ -12,7 +12,7 @@ from horsies.domain.progress_pace import Reading
 from horsies.run.contract import ChildExit, ChildResult, ChildSpec, Job, LeaseTerms, LogRecord, Stream
 from horsies.run.guard import clock
 from horsies.run.pool.child import Child
-from horsies.run.pool.guard import Guard
+from horsies.run.pool.process import Guard
 
 
 class Printing:

@@ -22,7 +22,7 @@ from horsies.run.contract import ChildExit, ChildFailed, ChildResult, ChildSpec,
 from horsies.run.guard import clock
 from horsies.run.pool import job_queue as track
 from horsies.run.pool.child import Child
-from horsies.run.pool.guard import Guard
+from horsies.run.pool.process import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies.run.child.logs import RecordSender
-from horsies.run.child.stdio import BURST_LINES, END, MARK
+from horsies.run.child.stdio import BURST_LINES, END, MARK, RecordSender
 from horsies.run.events import OUTPUT_LOGGER_NAME, Events
 from horsies.run.pool.output import OutputReader
 

@@ -22,11 +22,11 @@ from horsies.run.events import Events
 from horsies.run.frames import BrokenFrameError, FrameReader, pack
 from horsies.run.log_format import EventText, HumanFormatter, JsonFormatter
 from horsies.run.loops import Supervisor, Wake, backoff_s
-from horsies.run.pool.output_rings import RING_BYTES, OutputRing, OutputRings
-from horsies.run.pool.title import PAUSE_S, Title
+from horsies.run.pool.job_queue import PAUSE_S, Title
+from horsies.run.pool.output import RING_BYTES, OutputRing, OutputRings
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.worker.claim_rules import ClaimRules
-from horsies.run.worker.lifespan import locator_of
+from horsies.run.worker.worker import locator_of
 
 
 async def test_a_wake_up_before_the_wait_is_remembered_once() -> None:
@@ -202,7 +202,7 @@ def test_tasks_that_have_ended_keep_their_last_lines_for_a_while() -> None:
 
 def served(queues: tuple[str, ...] = (), but: tuple[str, ...] = (), *, custom: bool = True) -> list[str]:
     settings = WorkerSettings("shop:app", queues=queues, except_queues=but)
-    return list(ClaimRules.of(make_custom_app() if custom else make_app(), settings, Identity()).queues)
+    return list(ClaimRules(make_custom_app() if custom else make_app(), settings, Identity()).queues)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies.run.child.logs import RecordSender
+from horsies.run.child.stdio import RecordSender
 from horsies.run.child.sync_runner import SyncRunner
 from horsies.run.outcomes import TaskStopped
 from horsies.run.pool import process

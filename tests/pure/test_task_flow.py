@@ -15,9 +15,8 @@ from horsies.lifecycle.claiming import ClaimedTask, TupleId
 from horsies.lifecycle.finishing import OutcomeKind
 from horsies.run.contract import ChildExit, ChildResult
 from horsies.run.events import Events
-from horsies.run.settings import Identity, WorkerSettings
-from horsies.run.worker.claim_order import ClaimOrder
-from horsies.run.worker.claim_rules import ClaimRules
+from horsies.run.settings import WorkerSettings
+from horsies.run.worker.claimer import ClaimOrder
 from horsies.run.worker.in_flight import InFlightTask, Stage
 from horsies.run.worker.task_flow import TaskFlow
 
@@ -46,9 +45,9 @@ def flow() -> TaskFlow:
     config = AppConfig(
         broker=PostgresConfig(database_url="postgresql://u@db/app"), prefetch_buffer=8, claim_lease_ms=60_000
     )
-    app, identity = Horsies(config), Identity()
+    app = Horsies(config)
     settings = WorkerSettings("shop:app", processes=2)
-    return TaskFlow(app, settings, ClaimRules.of(app, settings, identity), identity, Events())
+    return TaskFlow(app, settings, Events())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from horsies.run.worker.memory import MB, ContainerMemory, children_memory, container_memory
+from horsies.run.worker.snapshots import MB, ContainerMemory, children_memory, container_memory
 
 NO_LIMIT_1 = 0x7FFFFFFFFFFFF000
 

@@ -15,6 +15,7 @@ from horsies.lifecycle.advancing import Advanced, advance
 from horsies.lifecycle.create_workflow import create_workflow
 from horsies.run.events import Events
 from horsies.run.loops import Wake
+from horsies.run.settings import Identity
 from horsies.run.worker.advancer import Advancer
 from horsies.store.dedicated_connection import DedicatedConnection
 
@@ -23,8 +24,8 @@ FAILURE = {"__task_error__": True, "error_code": "BROKE", "data": None, "message
 
 def advancer_alone(dedicated: DedicatedConnection) -> Advancer:
     """The loop of a worker that advances workflows, without that worker."""
-    flow = SimpleNamespace(enqueued=lambda: None, quiet=Wake())
-    return Advancer(dedicated, Events(), flow, SimpleNamespace(wake=Wake()))  # type: ignore[arg-type]
+    flow = SimpleNamespace(enqueued=lambda: None, quiet=Wake(), events=Events(), rules=None, identity=Identity())
+    return Advancer(dedicated, flow, SimpleNamespace(wake=Wake()))  # type: ignore[arg-type]
 
 
 def ok(value: Any) -> str:

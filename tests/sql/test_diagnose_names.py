@@ -31,16 +31,16 @@ async def snapshots(database: str, connection: asyncpg.Connection) -> AsyncItera
     config = AppConfig(broker=PostgresConfig(database_url=database))
     async with open_database(DatabaseChoice(config.broker.url, "given by the test")) as opened:
         dedicated = DedicatedConnection(opened, "worker upkeep", behind_pooler=False)
-        yield Snapshots(
-            config,
-            WorkerSettings("shop:app"),
-            Identity(),
-            dedicated,
-            SimpleNamespace(children=[], tasks=InFlightTasks()),
-            SimpleNamespace(draining=False, queues=["default"]),
-            started_at,
-            {"demo.sum": object(), "demo.add": object()},
+        flow = SimpleNamespace(
+            app=SimpleNamespace(config=config, tasks={"demo.sum": object(), "demo.add": object()}),
+            settings=WorkerSettings("shop:app"),
+            identity=Identity(),
+            events=None,
+            rules=None,
+            children=[],
+            tasks=InFlightTasks(),
         )
+        yield Snapshots(dedicated, flow, SimpleNamespace(draining=False, queues=["default"]), started_at)
         await dedicated.close()
 
 

@@ -19,10 +19,9 @@ from view_steps import insert
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.run.events import Events
-from horsies.run.metrics import exporter as module
-from horsies.run.metrics.exporter import Exporter
+from horsies.run.metrics import cluster as module
+from horsies.run.metrics.cluster import MOST_QUEUES, Exporter
 from horsies.run.metrics.http import Address
-from horsies.run.metrics.of_cluster import MOST_QUEUES
 
 MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 

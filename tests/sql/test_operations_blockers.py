@@ -19,7 +19,7 @@ from until import until
 from horsies.findings.blockers import blockers
 from horsies.operations.looking import answer_to, ask_again, close, look_at
 from horsies.operations.target import OperationError
-from horsies.run.worker.looks import CHANNEL
+from horsies.run.worker.orders import LOOKS_CHANNEL
 from horsies.views import cluster_status
 
 LOCK = "LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE"
@@ -145,7 +145,7 @@ async def answer(conn: asyncpg.Connection, *looks: asyncpg.Record) -> None:
 
 async def test_a_question_reaches_the_worker_that_holds_the_claim(connection: asyncpg.Connection) -> None:
     (token,) = await running(connection, "t")
-    told = await heard(connection, CHANNEL)
+    told = await heard(connection, LOOKS_CHANNEL)
     look = await look_at(connection, OPS, "t", "stack", with_locals=True, reason="slow")
     assert (look.task_id, look.worker_id, look.claimed_at) == ("t", ME, token.claimed_at)
     (question,) = await asked(connection)

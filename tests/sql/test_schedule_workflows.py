@@ -18,7 +18,7 @@ from horsies.lifecycle.scheduling import OrderedRun, due, ordered_runs, start, s
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
-from horsies.run import scheduler
+from horsies.run import threads
 from horsies.run.events import Events
 from horsies.run.scheduler import ScheduledWorkflows, ScheduleFailures
 from horsies.task.scheduled import ScheduledWorkflow, schedules_of
@@ -126,7 +126,7 @@ async def test_a_scheduler_that_dies_before_its_commit_has_started_nothing_and_a
 async def test_a_workflow_that_hangs_while_it_is_built_has_one_thread(
     connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(scheduler, "_LONGEST_BUILD_S", 0.05)
+    monkeypatch.setattr(threads, "LONGEST_BUILD_S", 0.05)
     let_go = threading.Event()
     one = nightly()
     monkeypatch.setattr(Nightly, "build_with", lambda *_, **__: let_go.wait(20))

@@ -13,7 +13,8 @@ import pytest
 from blackhole_proxy import BlackholeProxy
 
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult, waits_in_tasks
-from horsies.run.pool.guard import memory_for_waits
+from horsies.run.pool.process import shared_memory
+from horsies.waits_in_tasks import WAIT_BYTES
 
 ENDED = 'UPDATE horsies_tasks SET status = \'COMPLETED\', result = \'{"__task_result__":true,"ok":1,"err":null}\''
 
@@ -33,7 +34,7 @@ def test_a_sync_task_that_waits_is_told_once_with_its_siblings(
     app: Horsies, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted in memory that the children of a worker share: a directory would need a name that all of them know."""
-    memory, of_a_killed_child = memory_for_waits(3), 999_999_999
+    memory, of_a_killed_child = shared_memory("waits", 3 * WAIT_BYTES), 999_999_999
     os.pwrite(memory, pack("3q", os.getppid(), of_a_killed_child, 0), 0)
     monkeypatch.setattr(waits_in_tasks, "_siblings", waits_in_tasks.SiblingWaits(memory, 2))
 

@@ -29,7 +29,7 @@ from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError
 from horsies.lifecycle.advancing import lock_families, update_workflows
 from horsies.lifecycle.children import start_child
-from horsies.run.worker import subworkflow_builder as subworkflow_builder
+from horsies.run import threads
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.workflow.subworkflow_plan import BuildFailed, UnknownDefinition
 
@@ -96,7 +96,7 @@ async def test_a_build_that_raises(connection: asyncpg.Connection) -> None:
 async def test_a_build_that_hangs_makes_no_other_workflow_wait(
     connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subworkflow_builder, "_LONGEST_BUILD_S", 0.05)
+    monkeypatch.setattr(threads, "LONGEST_BUILD_S", 0.05)
     flow = await grow(connection, node(0, sub_definition_key=Hanging.definition_key))
     refused = await build(connection, flow)
     assert isinstance(refused, BuildFailed)

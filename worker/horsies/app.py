@@ -340,7 +340,7 @@ class Horsies:
         ids of the tasks whose outcomes could not be stored.
         """
         # By name: the sending side must not import the worker, and a program that only sends should not load it.
-        return import_module("horsies.run.worker.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
+        return import_module("horsies.run.worker.worker").run_worker(self, settings)  # type: ignore[no-any-return]
 
     def trace(self, tracer_provider: Any = None) -> None:
         """Record sends and runs as spans of OpenTelemetry, by the global provider or by this one.

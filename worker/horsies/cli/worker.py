@@ -256,7 +256,7 @@ def _banner(running: Worker) -> dict[str, str]:
     config, settings = running.app.config, running.settings
     queues = ", ".join(
         f"{name} (at most {cap} at once)" if cap is not None else name
-        for name, cap in running.claim_rules.queues.items()
+        for name, cap in running.flow.rules.queues.items()
     )
     children = f"{settings.processes} × 1 sync task, or {settings.async_concurrency} async tasks each"
     caps = [f"cluster {config.cluster_wide_cap}"] if config.cluster_wide_cap else []
@@ -321,7 +321,7 @@ async def _keep_up_to_date(line: _StatusLine, worker: Worker) -> None:
             rate, bad = (events.finished - finished) / (now - then), (events.failed - failed) / (now - then)
             finished, failed, then = events.finished, events.failed, now
             state = "draining  " if worker.claimer.draining else ""
-            state += "".join(f"stuck: {name} {since:.0f}s  " for name, since in worker.stuck.items())
+            state += "".join(f"stuck: {name} {since:.0f}s  " for name, since in worker.loops.stuck().items())
             line.show(
                 f"{state}running {worker.flow.tasks.count(Stage.RUNNING)}  "
                 f"claimed {worker.flow.tasks.count(Stage.CLAIMED)}  "

@@ -43,7 +43,7 @@ class LeaseTerms:
         )
 
     def spared_from(self, moment: int) -> int:
-        """The start of the lease of a run that was alive at a moment when no worker could beat.
+        """Return the start of the lease of a run that was alive at a moment when no worker could beat.
 
         No sweep counts it as stale before this lease expires: after a long gap sweeps leave runs that were silent
         during it (horsies_spare_period); after a shorter one (up to horsies_harmless_gap) the rest of the threshold
@@ -55,7 +55,7 @@ class LeaseTerms:
 
     @property
     def late_ns(self) -> int:
-        """A run that starts with an older confirmation must be announced to the guard, whose alarm is set for later."""
+        """Age of the confirmation of a new run above which the guard must check at once: its alarm is set for later."""
         return (self.threshold_ms - self.kill_ms) * 250_000
 
     def is_over(self, confirmed_at: int) -> bool:
@@ -99,7 +99,6 @@ class KnownTask:
 
 
 def task_id_of(key: str) -> str:
-    """The task of a job."""
     return key.partition("/")[0]
 
 
@@ -137,11 +136,6 @@ class ChildResult:
     span: str | None = None
     """The traceparent of the run, if it was traced."""
 
-    @property
-    def run_s(self) -> float | None:
-        """Seconds that user code ran; None if it was not called."""
-        return self.duration_s if self.began else None
-
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
@@ -158,16 +152,13 @@ class ChildExit:
     @property
     def reason(self) -> str:
         """`killed by SIGSEGV`, `exit code 3`, `killed by SIGKILL: why`."""
-        return f"{self._end}: {self.cause}" if self.cause else self._end
-
-    @property
-    def _end(self) -> str:
         if self.returncode >= 0:
-            return f"exit code {self.returncode}"
-        try:
-            return f"killed by {signal.Signals(-self.returncode).name}"
-        except ValueError:
-            return f"killed by signal {-self.returncode}"
+            end = f"exit code {self.returncode}"
+        elif -self.returncode in set(signal.Signals):
+            end = f"killed by {signal.Signals(-self.returncode).name}"
+        else:
+            end = f"killed by signal {-self.returncode}"
+        return f"{end}: {self.cause}" if self.cause else end
 
 
 class ChildFailed(HorsiesError):  # noqa: N818 - what happened to the child, not a mistake of the caller

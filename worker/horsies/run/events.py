@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies.domain.errors import HorsiesError
     from horsies.lifecycle.finishing import Outcome
     from horsies.lifecycle.recovering import CrashedRun
     from horsies.lifecycle.scheduling import ScheduleAdvance
@@ -33,8 +32,13 @@ TaskEnding: TypeAlias = Literal["completed", "failed", "retried", "requeued"]
 """`requeued`: interrupted by the stop of the worker, and PENDING again."""
 
 
+def one_line(error: BaseException) -> str:
+    """Return the class of an error and the first line of its text, without passwords."""
+    return mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+
+
 class TaskEnd(NamedTuple):
-    """An outcome that is stored."""
+    """The end of a run whose outcome is stored."""
 
     entry: InFlightTask
     ending: TaskEnding
@@ -53,32 +57,32 @@ class Observer:
     """A subscriber to what happens in a worker. It overrides the methods whose events it counts or passes on."""
 
     def task_started(self, entry: InFlightTask) -> None:
-        """A row is RUNNING, and its job goes to the child."""
+        """Observe that a row is RUNNING, and that its job goes to the child."""
 
     def task_ended(self, end: TaskEnd) -> None: ...
 
     def task_expired(self, entry: InFlightTask) -> None: ...
 
     def claim_lost(self, entry: InFlightTask, at: str) -> None:
-        """A sweep or an operator has taken the task, found out at: start, beat, finish."""
+        """Observe that a sweep or an operator has taken the task, found out `at` its start, beat or finish."""
 
     def run_crashed(self, crash: CrashedRun) -> None:
-        """A sweep of this worker has found a run whose worker is dead."""
+        """Observe that a sweep of this worker has found a run whose worker is dead."""
 
     def child_exited(self, *, crashed: bool) -> None: ...
 
     def beaten(self, runs: int) -> None:
-        """Heartbeats of so many runs were stored."""
+        """Count the stored heartbeats of so many runs."""
 
     def step_failed(self, loop: str) -> None: ...
 
     def stepped(self, loop: str, seconds: float) -> None:
-        """A step of this loop succeeded."""
+        """Observe that a step of this loop succeeded."""
 
     def sweep_ended(self, sweep: str, seconds: float) -> None: ...
 
     def swept(self, text: str, counts: Mapping[str, Any]) -> None:
-        """A sweep has ended; `counts` says what it changed."""
+        """Observe what a sweep changed."""
 
 
 class Events:
@@ -151,23 +155,6 @@ class Events:
             each.claim_lost(entry, doing)
         self._log(logging.WARNING, "claim lost", task=entry.task.task_name, id=entry.task_id, doing=doing)
 
-    def outcome_refused(self, task_id: str, task_name: str, error: Exception) -> None:
-        """The database rejects an outcome; it is kept, and sent again from time to time."""
-        words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-        self._log(logging.ERROR, "outcome rejected", task=task_name, id=task_id, error=words)
-
-    def outcome_waits(self, task_id: str, task_name: str, holder: str) -> None:
-        """Log that another session has locked its row; it is sent again until it can be stored."""
-        self._log(logging.WARNING, "outcome waits for a lock", task=task_name, id=task_id, locked_by=holder)
-
-    def start_waits(self, task_id: str, task_name: str, holder: str) -> None:
-        """Log that another session has locked its row; the task is released when the lock ends."""
-        self._log(logging.WARNING, "start waits for a lock", task=task_name, id=task_id, locked_by=holder)
-
-    def outcome_lost(self, task_id: str, task_name: str) -> None:
-        """The worker ends without having stored it."""
-        self._log(logging.ERROR, "outcome lost", task=task_name, id=task_id)
-
     def child_exited(self, index: int, pid: int, how: str, tasks: int) -> None:
         for each in self.observers:
             each.child_exited(crashed=tasks > 0)
@@ -175,7 +162,7 @@ class Events:
         self._log(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)
 
     def output(self, child: int, task_id: str | None, stream: str, line: str) -> None:
-        """A line that was not logged by `logging`: nothing says how grave it is, but errors are written to stderr."""
+        """Log a printed line, as a warning if it was written to stderr."""
         level = logging.WARNING if stream == "stderr" else logging.INFO
         self._write(self._output_logger, level, stream, {"child": child, "id": task_id, "line": line})
 
@@ -185,47 +172,38 @@ class Events:
         return self._output_logger.getEffectiveLevel()
 
     def child_log(self, child: int, task_id: str | None, task_name: str | None, record: LogRecord) -> None:
-        """A record of user code."""
+        """Log a record of user code."""
         level, name, text, traceback, extra, _ = record
         fields = {"task": task_name, "id": task_id, "child": child, "logger": name, "message": text}
         other = {key: value for key, value in extra.items() if fields.get(key) != value}
         self._write(self._output_logger, level, "log", {**fields, "extra": other or None, "traceback": traceback})
 
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
-        """The first failure in a row is logged with its traceback, later ones in a line."""
+        """Log the first failure in a row with its traceback, later ones in a line."""
         for each in self.observers:
             each.step_failed(name)
-        words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        words = one_line(error)
         fields = {"loop": name, "error": words, "failures": failures, "again_in": Seconds(delay_s)}
         level = logging.WARNING if transient else logging.ERROR
         logged = error if failures == 1 and not transient else None
         self._write(self._logger, level, "loop failed", fields, logged)
 
     def loop_stepped(self, name: str, seconds: float) -> None:
-        """A step succeeded; it is not logged."""
+        """Count a step that succeeded; it is not logged."""
         for each in self.observers:
             each.stepped(name, seconds)
 
     def beaten(self, runs: int) -> None:
-        """Heartbeats of so many runs were stored."""
+        """Count the stored heartbeats of so many runs."""
         for each in self.observers:
             each.beaten(runs)
 
     def blocked(self, name: str, error: Exception, holder: str | None) -> None:
-        """A lock or a full disk prevents writes. Logged once; unblocked() is the end."""
-        words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        """Log once that a lock or a full disk prevents writes."""
+        words = one_line(error)
         self._log(
             logging.WARNING, "cannot write", loop=name, error=words, **({} if holder is None else {"lock": holder})
         )
-
-    def unblocked(self, after_s: float) -> None:
-        self._log(logging.WARNING, "writing again", after=Seconds(after_s))
-
-    def loop_stuck(self, name: str, since_s: float) -> None:
-        self._log(logging.ERROR, "loop stuck", loop=name, since=Seconds(since_s))
-
-    def loop_recovered(self, name: str, failures: int) -> None:
-        self._log(logging.INFO, "loop recovered", loop=name, after_failures=failures)
 
     def slots_used(self, run: ScheduleAdvance) -> None:
         """Log what a schedule has sent, or that an operator's order left its slot out."""
@@ -239,14 +217,11 @@ class Events:
             self._log(logging.INFO, "skipped", schedule=name, next=next_at)
 
     def schedule_failed(self, name: str, error: str, failures: int, again_s: float) -> None:
-        """The database rejects what it sends, or its workflow cannot be built; its slot stays due."""
+        """Log that the database rejects what it sends, or that its workflow cannot be built; its slot stays due."""
         words = mask(error.split("\n", 1)[0])
         self._log(
             logging.ERROR, "schedule not sent", schedule=name, error=words, failures=failures, again_in=Seconds(again_s)
         )
-
-    def waiting_for_database(self, error: HorsiesError, delay_s: float) -> None:
-        self._log(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
 
     def sweep_ended(self, sweep: str, seconds: float) -> None:
         """Count a sweep of this worker; `swept` logs what it changed."""
@@ -254,27 +229,21 @@ class Events:
             each.sweep_ended(sweep, seconds)
 
     def swept(self, text: str, *, changed: int, **counts: Any) -> None:
-        """One record for each sweep, so that the log shows that sweeps run; at DEBUG if nothing was to do."""
+        """Log one record for each sweep, so that the log shows that sweeps run; at DEBUG if nothing was to do."""
         for each in self.observers:
             each.swept(text, counts)
         self._log(logging.INFO if changed else logging.DEBUG, text, **counts)
 
     def run_crashed(self, crash: CrashedRun) -> None:
-        """A sweep of this worker has found a run whose worker is dead; the sweep is logged as a whole."""
+        """Tell the observers of a run whose worker is dead; its sweep is logged as a whole."""
         for each in self.observers:
             each.run_crashed(crash)
 
     def hook_failed(self, hook: str, event: str, error: BaseException, why: str | None) -> None:
         """Log the error of a hook with its traceback: it is code of the application."""
-        words = why or mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        words = why or one_line(error)
         fields = {"hook": hook, "of": event, "error": words}
         self._write(self._logger, logging.ERROR, "hook failed", fields, None if why else error)
-
-    def not_reloaded(self, files: str, reason: str, traceback: str) -> None:
-        """Files of the project have changed and cannot be imported."""
-        fields = {"traceback": traceback} if traceback else {"reason": reason}
-        now = "the code of before goes on until the next change"
-        self._log(logging.ERROR, f"not reloaded {files}", now=now, **fields)
 
     def other_databases(self, choice: DatabaseChoice) -> None:
         """Log which other databases could be meant: sends of processes with the application's own URL go there."""
@@ -288,6 +257,9 @@ class Events:
 
     def warn(self, text: str, **fields: Any) -> None:
         self._log(logging.WARNING, text, **fields)
+
+    def error(self, text: str, **fields: Any) -> None:
+        self._log(logging.ERROR, text, **fields)
 
     def _log(self, level: int, event: str, **fields: Any) -> None:
         self._write(self._logger, level, event, fields)

@@ -46,7 +46,7 @@ class LeaseTable:
     """
 
     def __init__(self, fd: int) -> None:
-        """`fd` stays open and belongs to the caller."""
+        """Map the memory; `fd` stays open and belongs to the caller."""
         self._memory = mmap.mmap(fd, 0)
         self._words = memoryview(self._memory).cast("q")
         self.slots = range(0, len(self._words), 3)

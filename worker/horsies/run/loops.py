@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from horsies.findings.blockers import lock_holders
+from horsies.run.log_format import Seconds
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import is_blocked
 from horsies.store.pool import CONNECTION_ERRORS
@@ -185,7 +186,7 @@ class Supervisor:
             await asyncio.sleep(WATCH_S)
             stuck = self.stuck()
             for name in stuck.keys() - self._reported:
-                self._events.loop_stuck(name, stuck[name])
+                self._events.error("loop stuck", loop=name, since=Seconds(stuck[name]))
             self._reported |= stuck.keys()
             self._log_unblocked()
             now = time.monotonic()
@@ -223,7 +224,7 @@ class Supervisor:
     def _log_unblocked(self) -> None:
         """Log the end once no loop was blocked for a while; one success alone may have had nothing to write."""
         if self._blocked is not None and time.monotonic() - self._blocked[1] > _UNBLOCKED_AFTER_S:
-            self._events.unblocked(self._blocked[1] - self._blocked[0])
+            self._events.warn("writing again", after=Seconds(self._blocked[1] - self._blocked[0]))
             self._blocked = None
 
     async def _drive(self, loop: Loop) -> None:
@@ -253,7 +254,7 @@ class Supervisor:
             self.outage.through(loop.name, began)
             self._events.loop_stepped(loop.name, time.monotonic() - began)
             if failures or loop.name in self._reported:
-                self._events.loop_recovered(loop.name, failures)
+                self._events.note("loop recovered", loop=loop.name, after_failures=failures)
                 self._reported.discard(loop.name)
                 failures = 0
                 self._end_pauses()  # the failure of this loop also affected the others

@@ -44,7 +44,7 @@ def failed(
     exception: BaseException | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """The outcome of a job that ends with an error of the engine."""
+    """Return the outcome of a job that ends with an error of the engine."""
     error = TaskError(error_code=to_builtin(code), message=message, exception=exception, data=data)
     return outcome_of(TaskResult(err=error))
 
@@ -57,7 +57,7 @@ class TaskStopped(BaseException):
         self.code = code
 
     def outcome(self, exception: BaseException) -> Outcome:
-        """The outcome of the job; the traceback of `exception` shows where it was stopped."""
+        """Return the outcome of the job; the traceback of `exception` shows where it was stopped."""
         return failed(self.code, str(self), exception)
 
 

@@ -28,7 +28,7 @@ class ProgressTable:
     """
 
     def __init__(self, fd: int) -> None:
-        """`fd` stays open and belongs to the caller."""
+        """Map the memory; `fd` stays open and belongs to the caller."""
         self._memory = mmap.mmap(fd, 0)
         self._bytes = memoryview(self._memory)
         self._numbers: memoryview[int] = self._bytes.cast("q")
@@ -38,7 +38,7 @@ class ProgressTable:
         return bool(self._numbers[0])
 
     def read(self, index: int, number: int) -> Reading | None:
-        """The last report of this job; None if it has made none."""
+        """Return the last report of this job; None if it has made none."""
         begin = (index + 1) * RECORD_BYTES
         done, total, whose = _VALUES.unpack_from(self._bytes, begin)
         if whose != number:
@@ -57,7 +57,7 @@ class ProgressTable:
 
 
 def _writer(memory: memoryview[int], begin: int, number: int) -> Report:
-    """The function that writes: a closure, because looking up attributes would take half of a method's time."""
+    """Return the function that writes: a closure, because looking up attributes would take half of a method's time."""
     known: object = memory  # not the unit of the first report: the memory has that of the job before
     pack = _VALUES.pack_into
 

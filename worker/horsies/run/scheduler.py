@@ -26,9 +26,9 @@ from horsies.lifecycle.scheduling import (
     start_ordered,
 )
 from horsies.run.loops import Supervisor, Wake
-from horsies.run.serve import wait_for_database
+from horsies.run.serve import Service, wait_for_database
 from horsies.run.settings import Identity
-from horsies.run.threads import TooManyHangError, in_thread
+from horsies.run.threads import build_in_thread
 from horsies.store.connect import is_transient
 from horsies.store.dedicated_connection import DedicatedConnection, is_behind_pooler
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
@@ -80,7 +80,6 @@ class ScheduleFailures:
         self._failures.pop(name, None)
 
 
-_LONGEST_BUILD_S = 30.0
 # A build that takes longer is awaited by a later tick: one that hangs would hold up all other schedules.
 _PATIENCE_S = 0.25
 
@@ -130,7 +129,7 @@ class ScheduledWorkflows:
         """Return the workflows that are built by now; drop those that another scheduler has started."""
         for name in [name for name, build in self._builds.items() if build.done() and name not in names]:
             self._builds.pop(name).exception()
-        new = {name: asyncio.create_task(self._build(name)) for name in names - self._builds.keys()}
+        new = {name: self._build(name) for name in names - self._builds.keys()}
         self._builds |= new
         if new:
             _, slow = await asyncio.wait(new.values(), timeout=_PATIENCE_S)
@@ -144,13 +143,9 @@ class ScheduledWorkflows:
                 self._failures.add(name, str(error))
         return plans
 
-    async def _build(self, name: str) -> WorkflowPlan:
-        try:
-            return await in_thread(self._schedules[name].plan, name=name, longest_s=_LONGEST_BUILD_S, most_hanging=1)
-        except TooManyHangError as error:
-            raise TimeoutError(f"its workflow is not built again: {error}") from None
-        except TimeoutError:
-            raise TimeoutError(f"its workflow was not built within {_LONGEST_BUILD_S:g} s") from None
+    def _build(self, name: str) -> asyncio.Task[WorkflowPlan]:
+        plan = self._schedules[name].plan
+        return asyncio.create_task(build_in_thread(plan, name=name, what="its workflow", most_hanging=1))
 
     async def _start(self, connection: asyncpg.Connection, one: ScheduleAdvance, plan: WorkflowPlan | None) -> None:
         try:
@@ -175,7 +170,7 @@ class ScheduledWorkflows:
                 self._events.note("schedule run now", schedule=order.name, workflow=order.workflow_id)
 
     def _failed(self, name: str, error: Exception) -> None:
-        """An error of the server or the connection fails the tick; another one is that of this workflow."""
+        """Count an error of this workflow; raise one of the server or the connection, which fails the tick."""
         if is_transient(error) or not is_about_a_row(error):
             raise error
         self._failures.add(name, str(error))
@@ -261,7 +256,7 @@ class ScheduleLoop:
             self._events.note("schedules planned", names=", ".join(sorted(changed)))
 
     def _is_ours(self, one: DueSchedule) -> bool:
-        """A row with another hash was planned by another release: that one sends it, as long as it runs."""
+        """Return whether this release planned the row; otherwise the release that did so sends it."""
         return one.config_hash == self._schedules[one.name].hash
 
     async def _send(self, connection: asyncpg.Connection, runs: Sequence[ScheduleAdvance]) -> None:
@@ -278,7 +273,7 @@ class ScheduleLoop:
             self.wake.set()  # more are due, or more slots were missed than one tick catches up on
 
 
-class Scheduler:
+class Scheduler(Service):
     """A process that only schedules: the database, its connection and the loop, from start() to stop()."""
 
     def __init__(self, app: Horsies, events: Events) -> None:
@@ -298,13 +293,6 @@ class Scheduler:
         self._supervisor.start([loop])
 
     async def stop(self) -> None:
-        """A tick that is under way is one statement: it has been made, or it has not."""
+        """Stop; a tick that is under way is one statement, which has been made or not."""
         await self._supervisor.stop_all()
         await self._resources.aclose()
-
-    async def abort(self) -> None:
-        """Release the resources of a start() that failed half-way."""
-        await self._resources.aclose()
-
-    def hurry(self) -> None:
-        """A second signal changes nothing: a stop waits for one statement at most."""

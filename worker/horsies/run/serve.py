@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from horsies.run.log_format import Seconds
 from horsies.run.loops import backoff_s
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.schema import create, require_current
@@ -18,18 +20,23 @@ if TYPE_CHECKING:
     from horsies.run.events import Events
 
 
-class Service(Protocol):
-    """A program that runs until it is stopped. `abort` follows a start() that failed, `hurry` a second signal."""
+class Service(ABC):
+    """A program that runs until it is stopped."""
 
     events: Events
 
+    @abstractmethod
     async def start(self) -> None: ...
 
+    @abstractmethod
     async def stop(self) -> None: ...
 
-    async def abort(self) -> None: ...
+    async def abort(self) -> None:
+        """Release the resources of a start() that failed half-way."""
+        await self.stop()
 
-    def hurry(self) -> None: ...
+    def hurry(self) -> None:  # noqa: B027 - optional
+        """Stop at once: a second signal has come. A stop that waits for one statement at most need not change."""
 
 
 async def serve(service: Service, *, on_ready: Callable[[], None]) -> None:
@@ -111,7 +118,7 @@ async def wait_for_database(app: Horsies, events: Events, resources: AsyncExitSt
             if not error.transient or failures == resilience.db_retry_max_attempts:
                 raise
             delay = backoff_s(resilience, failures)
-            events.waiting_for_database(error, delay)
+            events.warn("waiting for the database", reason=error.message, again_in=Seconds(delay))
             await asyncio.sleep(delay)
         except BaseException:
             await stack.aclose()

@@ -21,9 +21,8 @@ from horsies.lifecycle.recovering import expire_pending
 from horsies.lifecycle.starting import Start, start
 from horsies.run.events import Events, Observer
 from horsies.run.settings import Identity, WorkerSettings
-from horsies.run.worker.lifespan import locator_of
 from horsies.run.worker.subworkflow_builder import build_child
-from horsies.run.worker.worker import Worker
+from horsies.run.worker.worker import Worker, locator_of
 from horsies.store.connect import open_database
 from horsies.store.loop_thread import LoopThread, drive_awaited, drive_blocking
 from horsies.store.schema import create, require_current

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from horsies.run.child.execute import Tasks
     from horsies.run.child.hooks import ChildHooks
     from horsies.run.child.leases import ChildLeases
-    from horsies.run.child.logs import RecordSender
     from horsies.run.child.stack import Stack
+    from horsies.run.child.stdio import RecordSender
     from horsies.run.outcomes import Report, TaskStopped
     from horsies.run.progress_table import ProgressTable
 

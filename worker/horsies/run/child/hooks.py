@@ -56,12 +56,12 @@ class ChildHooks:
         self._call(ChildStopped(os.getpid()))
 
     def run_started(self, run: HookedRun) -> None:
-        """TaskStopped, if the run is stopped meanwhile."""
+        """Call the hooks for its start; TaskStopped if the run is stopped meanwhile."""
         for event in _started(run):
             self._call(event)
 
     def run_ended(self, run: HookedRun, outcome: Outcome) -> None:
-        """A stop ends the hook that it interrupts, and nothing else: the outcome is there already."""
+        """Call the hooks for its end. A stop ends only the hook that it interrupts: the outcome is there already."""
         for event in _ended(run, outcome):
             self._call(event, stoppable=False)
 
@@ -85,7 +85,7 @@ class ChildHooks:
                 _failed(hook, event)
 
     async def _call_async(self, event: ChildEvent, *, stoppable: bool = True) -> None:
-        """A stop arrives as a cancellation."""
+        """Call the hooks in the event loop, where a stop arrives as a cancellation."""
         for hook in self._hooks[type(event)]:
             try:
                 answer = hook(event)
@@ -99,7 +99,7 @@ class ChildHooks:
                 _failed(hook, event)
 
     def _wait_for(self, answer: Any) -> None:
-        """Values that the hook gives to context variables are there in the task."""
+        """Run an `async def` hook; the task sees the values that it gives to context variables."""
         context = contextvars.copy_context()
         self._run_in_loop(answer, context)
         for variable, value in context.items():

@@ -48,14 +48,14 @@ class ChildLeases:
         self._last_call = FAR
 
     def begin(self, slot: int, number: int) -> None:
-        """User code is about to be called; raises TaskStopped if the lease has already expired."""
+        """Mark that user code is about to be called; TaskStopped if the lease has already expired."""
         confirmed_at = self._table.confirmed_at(slot)
         if clock() >= confirmed_at + self._stop_ns:
             raise self._over(confirmed_at)
         self._table.begin(slot, number)
 
     def end(self, slot: int, number: int) -> None:
-        """User code has ended and needs no lease any more."""
+        """Mark that user code has ended and needs no lease any more."""
         self._table.end(slot, number)
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ def _threads_at_work() -> bool:
 
 
 def end_with_guard(guard_pipe: int) -> None:
-    """The kernel kills this process when the other end of the guard pipe closes, whatever the process is doing."""
+    """Have the kernel kill this process when the other end of the guard pipe closes, whatever the process is doing."""
     if sys.platform == "linux":
         with suppress(OSError):  # a sandbox may lack it; then the worker kills this process, unless it is stopped
             fcntl.fcntl(guard_pipe, fcntl.F_SETOWN, os.getpid())

@@ -32,9 +32,8 @@ from horsies.registry import LOGGER
 from horsies.run.child.async_runner import AsyncRunner, current_key
 from horsies.run.child.hooks import ChildHooks
 from horsies.run.child.leases import ChildLeases, end_with_guard
-from horsies.run.child.logs import RecordSender
 from horsies.run.child.stack import dump_on_signal
-from horsies.run.child.stdio import mark_prints
+from horsies.run.child.stdio import RecordSender, mark_prints
 from horsies.run.child.sync_runner import SyncRunner
 from horsies.run.contract import LeaseTerms
 from horsies.run.die_with_parent import die_with
@@ -202,7 +201,7 @@ def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
 
 
 def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) -> Stack | None:
-    """Frames change while they are read. Whatever fails, this thread must go on: it also stops jobs."""
+    """Return the stack of a job. Frames change while they are read; no failure may end this thread."""
     try:
         return runner.stack(number, with_locals=with_locals)
     except Exception as error:  # noqa: BLE001
@@ -210,7 +209,7 @@ def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) 
 
 
 def _load(locator: str, database_url: str | None, parent: Parent) -> Horsies:
-    """The application with its tasks; if it cannot be imported, the parent gets the reason, and this process ends."""
+    """Import the application and its tasks. If that fails, send the parent the reason and end this process."""
     try:
         with _discovery_logs():
             app = locate_app(locator)
@@ -227,7 +226,7 @@ def _load(locator: str, database_url: str | None, parent: Parent) -> Horsies:
 
 
 def _cause(error: HorsiesError) -> str:
-    """The traceback of what a module raised when it was imported; without it, only the place is known."""
+    """Return the traceback of what a module raised when it was imported; the error alone names only a line."""
     cause = error.__cause__
     if cause is None:
         return ""
@@ -244,7 +243,7 @@ def _imports(filename: str) -> bool:
 
 @contextlib.contextmanager
 def _discovery_logs() -> Iterator[None]:
-    """Each child imports what its parent has imported, so this is logged only with HORSIES_CHILD_DISCOVERY_LOGS=1."""
+    """Log imports with HORSIES_CHILD_DISCOVERY_LOGS=1 only: each child imports what its parent has imported."""
     if os.environ.get("HORSIES_CHILD_DISCOVERY_LOGS") != "1":
         yield
         return
@@ -263,7 +262,7 @@ def _discovery_logs() -> Iterator[None]:
 
 
 def _ignore_terminal() -> None:
-    """Ctrl+c and the end of a terminal reach the whole process group; the parent decides what happens to the tasks."""
+    """Ignore ctrl+c and the end of a terminal: they reach the whole process group, and the parent decides."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 

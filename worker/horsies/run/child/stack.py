@@ -55,13 +55,13 @@ def dump_on_signal(fd: int) -> None:
 
 
 def stack_of_thread(ident: int | None, *, with_locals: bool) -> list[Frame]:
-    """The frames of user code in this thread, innermost first."""
+    """Return the frames of user code in this thread, innermost first."""
     top = sys._current_frames().get(ident or 0)  # noqa: SLF001 - the only way to see another thread
     return [_frame(code, frame, line, with_locals) for code, frame, line in islice(_back(top), MOST_FRAMES)]
 
 
 def stack_of_task(task: Task[Any], *, loop_thread: int | None, is_current: bool, with_locals: bool) -> list[Frame]:
-    """The await chain of an asyncio task, innermost first; of one that runs at this moment, its thread's frames."""
+    """Return the await chain of an asyncio task, innermost first; of a running one, the frames of its thread."""
     if is_current:
         return stack_of_thread(loop_thread, with_locals=with_locals)
     frames = [_frame(frame.f_code, frame, frame.f_lineno, with_locals) for frame in islice(_chain(task), MOST_FRAMES)]
@@ -69,7 +69,7 @@ def stack_of_task(task: Task[Any], *, loop_thread: int | None, is_current: bool,
 
 
 def other_threads(known: set[int | None], *, with_locals: bool) -> list[tuple[str, list[Frame]]]:
-    """The threads that user code has started, by name, without those of a pool that wait for work."""
+    """Return the threads that user code has started, by name, without those of a pool that wait for work."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = []
     for ident, top in sys._current_frames().items():  # noqa: SLF001
@@ -119,7 +119,7 @@ def _awaited(step: Any) -> Iterator[FrameType]:
 
 
 def _one_of(future: Any, frame: FrameType | None) -> Any:
-    """The future behind the one for which the coroutine in this frame waits.
+    """Return the future behind the one for which the coroutine in this frame waits.
 
     asyncio's wait_for (before Python 3.12), wait, gather and TaskGroup wait for a future of their own until those of
     the caller have ended.

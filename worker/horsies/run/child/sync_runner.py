@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from horsies.run.child.execute import Tasks
     from horsies.run.child.hooks import ChildHooks
     from horsies.run.child.leases import ChildLeases
-    from horsies.run.child.logs import RecordSender
     from horsies.run.child.stack import Stack
+    from horsies.run.child.stdio import RecordSender
     from horsies.run.outcomes import Report, TaskStopped
     from horsies.run.progress_table import ProgressTable
 
@@ -89,7 +89,7 @@ class SyncRunner:
         return {"frames": frames, "threads": other_threads({main}, with_locals=with_locals)}
 
     def on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
-        """The signal only wakes the main thread; what to stop is in `_stops`.
+        """Stop the current job if `_stops` says so: the signal only wakes the main thread.
 
         So a SIGTERM from elsewhere is ignored: systemd sends one to every process of a service that is stopped, and the
         tasks then have the parent's grace time.
@@ -139,7 +139,7 @@ class SyncRunner:
         return number, outcome, duration_s, run.began, run.span, logged
 
     def _take_stop(self, number: int) -> TaskStopped | None:
-        """The stop request for this job, if any; those that came too late for earlier jobs are dropped."""
+        """Return the stop request for this job, if any; drop those that came too late for earlier jobs."""
         stop = self._stops.pop(number, None)
         # The thread that listens to the parent adds stops meanwhile: copied in one step, and never replaced.
         for late in [each for each in list(self._stops) if each < number]:

@@ -11,7 +11,9 @@ import asyncio
 import logging
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from horsies.domain.errors import ConfigurationError, ErrorCode
@@ -23,14 +25,15 @@ _LONGEST_EXCHANGE_S: Final = 10.0
 _LARGEST_REQUEST: Final = 8_192
 _MOST_CONNECTIONS: Final = 64
 _log = logging.getLogger("horsies.metrics")
-_PLAIN: Final = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """The answer to a request."""
+
     status: int
     body: bytes
-    content_type: str = _PLAIN
+    content_type: str = "text/plain; charset=utf-8"
 
     @classmethod
     def of(cls, status: int, text: str) -> Reply:
@@ -42,7 +45,7 @@ Handler: TypeAlias = "Callable[[], Awaitable[Reply]]"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The place to listen at, and how the operator said so, for the message if that is not possible."""
+    """The address to listen at, and how the operator said so, for the message if that is not possible."""
 
     host: str
     port: int
@@ -55,16 +58,29 @@ class HttpServer:
     def __init__(self, address: Address, handlers: Mapping[str, Handler]) -> None:
         self._address = address
         self._handlers = handlers
-        self._connections: dict[_Connection, None] = {}
+        self._exchanges: dict[asyncio.Task[None], None] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listen; ConfigurationError if the port is in use, or the address is none of this machine."""
-        host, port = self._address.host, self._address.port
+        address = self._address
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._connected, host, port)
+            self._server = await asyncio.start_server(
+                self._connected, address.host, address.port, limit=_LARGEST_REQUEST
+            )
         except OSError as error:
-            raise _refused(self._address, error) from error
+            if isinstance(error, socket.gaierror):
+                problem = f"the host name cannot be resolved: {error.strerror or error}"
+                help_text = "name an address of this machine"
+            else:
+                # asyncio puts its own words around those of the system.
+                problem = os.strerror(error.errno) if error.errno else error.strerror or str(error)
+                help_text = "choose another port, or stop what listens there; every worker needs its own port"
+            raise ConfigurationError(
+                f"cannot listen at {address.host}:{address.port}, as {address.option} asks: {problem}",
+                code=ErrorCode.CLI_INVALID_ARGS,
+                help_text=help_text,
+            ) from error
 
     @property
     def url(self) -> str:
@@ -76,108 +92,58 @@ class HttpServer:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for connection in list(self._connections):
-            connection.abort()
+        exchanges = list(self._exchanges)
+        for exchange in exchanges:
+            exchange.cancel()
+        await asyncio.gather(*exchanges, return_exceptions=True)
 
-    def _connected(self) -> _Connection:
-        while len(self._connections) >= _MOST_CONNECTIONS:
-            next(iter(self._connections)).abort()
-        connection = _Connection(self._handlers, self._connections)
-        self._connections[connection] = None
-        return connection
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._exchanges) >= _MOST_CONNECTIONS:
+            oldest = next(iter(self._exchanges))
+            del self._exchanges[oldest]
+            oldest.cancel()
 
+        def cut(exchange: asyncio.Task[None]) -> None:
+            self._exchanges.pop(exchange, None)
+            writer.transport.abort()
 
-class _Connection(asyncio.Protocol):
-    """One request and its answer."""
+        exchange = asyncio.create_task(self._exchange(reader, writer))
+        self._exchanges[exchange] = None
+        exchange.add_done_callback(cut)
 
-    def __init__(self, handlers: Mapping[str, Handler], all_of_them: dict[_Connection, None]) -> None:
-        self._handlers = handlers
-        self._all = all_of_them
-        self._request = b""
-        self._answering: asyncio.Task[None] | None = None
-        self._transport: asyncio.Transport | None = None
-        self._alarm = asyncio.get_running_loop().call_later(_LONGEST_EXCHANGE_S, self.abort)
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read a request and answer it. What is not read in time is lost."""
+        with suppress(TimeoutError, OSError):
+            async with asyncio.timeout(_LONGEST_EXCHANGE_S):
+                method, reply = await self._reply(reader)
+                head = (
+                    f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n"
+                    f"Content-Type: {reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
+                    "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(head.encode() + (b"" if method == "HEAD" else reply.body))
+                writer.close()
+                await writer.wait_closed()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
-
-    def abort(self) -> None:
-        self._end()
-        if self._transport is not None:
-            self._transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        if self._answering is not None:
-            return
-        self._request += data
-        if b"\r\n\r\n" in self._request or b"\n\n" in self._request:
-            self._answering = asyncio.ensure_future(self._answer())
-        elif len(self._request) > _LARGEST_REQUEST:
-            self._answering = asyncio.ensure_future(self._send(Reply.of(431, "the request is too large"), body=True))
-
-    async def _answer(self) -> None:
-        line = self._request.partition(b"\n")[0].decode("latin-1").split()
+    async def _reply(self, reader: asyncio.StreamReader) -> tuple[str, Reply]:
+        try:
+            line = (await reader.readline()).decode("latin-1").split()
+            rest = _LARGEST_REQUEST
+            while (header := await reader.readline()).strip():
+                rest -= len(header)
+                if rest < 0:
+                    raise ValueError
+        except ValueError:  # readline() raises it for a line above the limit
+            return "", Reply.of(431, "the request is too large")
         if len(line) != 3 or not line[2].startswith("HTTP/1."):
-            await self._send(Reply.of(400, "this is no HTTP request"), body=True)
-            return
-        method, target = line[0], line[1].partition("?")[0]
+            return "", Reply.of(400, "this is no HTTP request")
+        method, path = line[0], line[1].partition("?")[0]
         if method not in ("GET", "HEAD"):
-            await self._send(Reply.of(405, "only GET and HEAD"), body=True)
-        elif (handler := self._handlers.get(target)) is None:
-            await self._send(Reply.of(404, f"there are {', '.join(self._handlers)}"), body=method == "GET")
-        else:
-            await self._send(await _outcome_of(handler), body=method == "GET")
-
-    async def _send(self, reply: Reply, *, body: bool) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        head = (
-            f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\nContent-Type: {reply.content_type}\r\n"
-            f"Content-Length: {len(reply.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
-        )
-        self._transport.write(head.encode() + (reply.body if body else b""))
-        self._transport.close()  # once everything is sent; the alarm ends what a client does not read
-
-    def _end(self) -> None:
-        self._alarm.cancel()
-        self._all.pop(self, None)
-        if self._answering is not None:
-            self._answering.cancel()
-
-
-async def _outcome_of(handler: Handler) -> Reply:
-    try:
-        return await handler()
-    except Exception as error:  # noqa: BLE001 - a scrape that fails must not leave its client without an answer
-        _log.exception("a request could not be answered")
-        return Reply.of(500, f"{type(error).__name__}; see the log")
-
-
-_REASONS: Final = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
-
-
-def _refused(address: Address, error: OSError) -> ConfigurationError:
-    reason = error.strerror or str(error)
-    if isinstance(error, socket.gaierror):
-        problem, help_text = f"the host name cannot be resolved: {reason}", "name an address of this machine"
-    else:
-        # asyncio puts its own words around those of the system.
-        problem = os.strerror(error.errno) if error.errno else reason
-        help_text = "choose another port, or stop what listens there; every worker needs its own port"
-    return ConfigurationError(
-        f"cannot listen at {address.host}:{address.port}, as {address.option} asks: {problem}",
-        code=ErrorCode.CLI_INVALID_ARGS,
-        help_text=help_text,
-    )
+            return method, Reply.of(405, "only GET and HEAD")
+        if (handler := self._handlers.get(path)) is None:
+            return method, Reply.of(404, f"there are {', '.join(self._handlers)}")
+        try:
+            return method, await handler()
+        except Exception as error:  # noqa: BLE001 - a scrape that fails must not leave its client without an answer
+            _log.exception("a request could not be answered")
+            return method, Reply.of(500, f"{type(error).__name__}; see the log")

@@ -22,20 +22,19 @@ from horsies.run.contract import (
     LogRecord,
     Stream,
 )
-from horsies.run.guard import LeaseTable, clock
-from horsies.run.pool.channel import Channel
-from horsies.run.pool.guard import memory_for, memory_for_waits, shared_memory
-from horsies.run.pool.job_queue import JobQueue, LostJobs
+from horsies.run.frames import Channel
+from horsies.run.guard import SLOT_BYTES, LeaseTable, clock
+from horsies.run.pool.job_queue import JobQueue, LostJobs, Title
 from horsies.run.pool.output import OutputReader
-from horsies.run.pool.process import ChildProcess, stands_still
+from horsies.run.pool.process import ChildProcess, shared_memory, stands_still
 from horsies.run.pool.stacks import StackReader
-from horsies.run.pool.title import Title
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
+from horsies.waits_in_tasks import WAIT_BYTES
 
 if TYPE_CHECKING:
     from horsies.domain.progress_pace import Reading
     from horsies.run.child.stack import Stack
-    from horsies.run.pool.guard import Guard
+    from horsies.run.pool.process import Guard
 
 _RECYCLE_GRACE_S: Final = 5.0
 _DEATH_S: Final = 5.0  # SIGKILL takes milliseconds, unless the process hangs in the kernel
@@ -48,19 +47,19 @@ class ChildListener(Protocol):
     """The reports of a child, by the keys of its jobs. All methods run in the event loop and must not raise."""
 
     def ended(self, child: Child, key: str, result: ChildResult) -> None:
-        """A job has ended."""
+        """Take the result of a job."""
 
     def printed(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
-        """A line of output; no key if nothing says which job wrote it."""
+        """Take a line of output; no key if nothing says which job wrote it."""
 
     def logged(self, child: Child, key: str | None, record: LogRecord) -> None:
-        """A record of `logging` in user code."""
+        """Take a record of `logging` in user code."""
 
     def reported(self, key: str, reading: Reading) -> None:
-        """The last report of a job's progress: before its result, and with read_progress()."""
+        """Take the last report of a job's progress, before its result and after read_progress()."""
 
     def exited(self, child: Child, end: ChildExit) -> None:
-        """The process has ended: called once for a child that was ready, after every result that it had sent."""
+        """Take the end of a child that was ready, after every result that it had sent."""
 
 
 class Child:
@@ -77,6 +76,7 @@ class Child:
         self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
         self._loop = asyncio.get_running_loop()
         self._listener = listener
+        self.reported = listener.reported
         self._is_started = False
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
@@ -85,24 +85,30 @@ class Child:
         self._finishing = False
         self._too_late: list[str] = []
         self._last_words: deque[str] = deque(maxlen=_LAST_WORDS)
-        self.title = Title(self._loop, spec.title, self.running, self._name_of, self._show_title)
-        self._control = Channel(self._loop, self._hear, self.lost)
+        self.title = Title(
+            self._loop,
+            spec.title,
+            self.running,
+            lambda key: next(track.task_name(key) for track in self._tracks if key in track),
+            lambda title: self.control.send(("title", title)),
+        )
+        self.control = Channel(self._loop, self._hear, self.lost)
         self._stood_still = False
-        self._table_fd = memory_for(2 * _SPARE_SLOTS + spec.async_concurrency)
+        self._table_fd = shared_memory("horsies leases", (2 * _SPARE_SLOTS + spec.async_concurrency) * SLOT_BYTES)
         self.table = LeaseTable(self._table_fd)
         self._progress_fd = shared_memory("horsies progress", (len(self.table.slots) + 1) * RECORD_BYTES)
         self.progress = ProgressTable(self._progress_fd)
         self._late_ns = spec.terms.late_ns
         slots = self.table.slots
         self._tracks = (
-            JobQueue(self, 0, 1, slots[:_SPARE_SLOTS], listener),
-            JobQueue(self, 1, spec.async_concurrency, slots[_SPARE_SLOTS:], listener),
+            JobQueue(self, 0, 1, slots[:_SPARE_SLOTS]),
+            JobQueue(self, 1, spec.async_concurrency, slots[_SPARE_SLOTS:]),
         )
-        self._channels = [self._control, *(track.channel for track in self._tracks)]
+        self._channels = [self.control, *(track.channel for track in self._tracks)]
         self._dump = shared_memory("horsies stacks", 0)
         self._process, self._outputs = self._spawn()
         self._stacks = StackReader(
-            self._dump, lambda *question: self._control.send(question), self._process.signal_thread
+            self._dump, lambda *question: self.control.send(question), self._process.signal_thread
         )
         self.pid = self._process.pid
         self.name = f"worker-{self.pid}"
@@ -130,7 +136,7 @@ class Child:
 
     @property
     def in_flight(self) -> int:
-        """Jobs submitted without a result yet: running or waiting in the child."""
+        """Number of jobs submitted without a result yet: running or waiting in the child."""
         return sum(len(track) for track in self._tracks)
 
     @property
@@ -156,7 +162,7 @@ class Child:
             self.guard.check()
 
     def confirm(self, key: str, confirmed_at: int) -> None:
-        """A stored beat shows this job alive: its lease counts from then. An unknown key is ignored."""
+        """Count the lease of this job from a stored beat that shows it alive. An unknown key is ignored."""
         for track in self._tracks:
             if key in track:
                 track.confirm(key, confirmed_at)
@@ -184,7 +190,7 @@ class Child:
         return None
 
     def before(self, key: str) -> Job | None:
-        """The job that keeps this one from beginning; None if it has begun, has ended, or is the next."""
+        """Return the job that keeps this one from beginning; None if it has begun, has ended, or is the next."""
         return next((track.before(key) for track in self._tracks if key in track), None)
 
     def read_progress(self) -> None:
@@ -203,7 +209,9 @@ class Child:
 
     def retire(self) -> None:
         """Take no more jobs; the process ends after those that it has."""
-        self._finish()
+        self._finishing = True
+        for track in self._tracks:
+            track.channel.finish()
 
     @property
     def has_ended(self) -> bool:
@@ -215,22 +223,16 @@ class Child:
 
     async def close(self, grace_s: float) -> None:
         """Send no more jobs; wait until the submitted ones and the child have ended, or kill it after `grace_s`."""
-        self._finish()
+        self.retire()
         await asyncio.wait([self._gone], timeout=grace_s)
         await self._end()
-
-    def ask_to_stop(self, kind: int, number: int, code: str, message: str) -> None:
-        self._control.send(("stop", kind, number, code, message))
-
-    def read_logs(self) -> None:
-        self._control.drain()
 
     def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
         channels = self._channels
         guard_pipe, end_of_guard = os.pipe()
         shared = [self._table_fd, self._progress_fd]
-        waits_fd = self.spec.waits_fd
-        shared.append(memory_for_waits(self.spec.index) if waits_fd is None else os.dup(waits_fd))
+        waits_fd, waits = self.spec.waits_fd, self.spec.index * WAIT_BYTES
+        shared.append(shared_memory("horsies waits", waits) if waits_fd is None else os.dup(waits_fd))
         descriptors = [*shared, guard_pipe, self._dump, *(channel.child_end.fileno() for channel in channels)]
         pipes = [os.pipe() for _ in _STREAMS]
         numbers = [str(number) for number in (os.getpid(), *descriptors)]
@@ -263,7 +265,7 @@ class Child:
         for channel in channels:
             channel.child_end.close()
         spec = self.spec
-        self._control.send(
+        self.control.send(
             (
                 *(spec.locator, spec.database_url, sys.path, spec.title, spec.log_level, spec.async_concurrency),
                 *(self.table.slots[_SPARE_SLOTS], astuple(spec.terms), spec.index),
@@ -279,17 +281,11 @@ class Child:
         return OutputReader(self._loop, fd, emit, self._only_key)
 
     def _only_key(self) -> str | None:
-        """The job that wrote unmarked output, if that can be determined."""
+        """Return the job that wrote unmarked output, if that can be determined."""
         return next(iter(self.running)) if len(self.running) == 1 else None
 
-    def _name_of(self, key: str) -> str:
-        return next(track.task_name(key) for track in self._tracks if key in track)
-
-    def _show_title(self, title: str) -> None:
-        self._control.send(("title", title))
-
     def read_outputs(self) -> None:
-        """The output of a job comes before its result."""
+        """Pass on the output so far: that of a job comes before its result."""
         for output in self._outputs:
             output.read()
 
@@ -315,23 +311,19 @@ class Child:
                 self._ready.set_result(None)
 
     def lost(self) -> None:
-        """Called when a socket of the child has closed. That is how a child ends; one that still runs is killed."""
+        """End the child: one of its sockets has closed."""
         self.kill()
         self._process.reap()
 
-    def job_ended(self, key: str) -> None:
-        """Pass on the rest of its output before its result, and end a child that has run its last job."""
+    def job_ended(self, key: str, result: ChildResult) -> None:
+        """Pass on the rest of its output, then its result; end a child that has run its last job."""
         for output in self._outputs:
             output.job_ended(key)
         self.title.ended()
         if self.remaining == 0 and self.in_flight == 0:
-            self._finish()
+            self.retire()
             self._loop.call_later(_RECYCLE_GRACE_S, self.kill)
-
-    def _finish(self) -> None:
-        self._finishing = True
-        for track in self._tracks:
-            track.channel.finish()
+        self._listener.ended(self, key, result)
 
     async def _end(self) -> None:
         self.kill()
@@ -339,13 +331,13 @@ class Child:
 
     def _exited(self, returncode: int) -> None:
         self._finishing = True
-        self._control.drain()
+        self.control.drain()
         plain, many = (track.on_child_exit() for track in self._tracks)
         self.table.close()
         self.progress.close()
         for output in self._outputs:
             output.finish()
-        self._control.close()
+        self.control.close()
         self._stacks.close()
         self.title.close()
         waiting = *plain.waiting, *many.waiting, *self._too_late

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from horsies.run.contract import ChildFailed
 from horsies.run.pool.child import Child, ChildListener
-from horsies.run.pool.guard import Guard, memory_for_waits
+from horsies.run.pool.process import Guard, shared_memory
+from horsies.waits_in_tasks import WAIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,14 +26,14 @@ class JobOwner(ChildListener, Protocol):
     """The owner of the jobs in the children."""
 
     def joined(self, child: Child) -> None:
-        """A child is ready for jobs."""
+        """Give jobs to a child that is ready."""
 
     def interrupt(self, child: Child) -> None:
         """Stop the jobs of this child, as the stop of the worker does."""
 
 
 class Slot:
-    """The place of one child: a child, or the wait for the next one."""
+    """One child, or the wait for the next one."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -48,7 +49,7 @@ class Children:
     """`spec`: that of every child, with the name of the worker as its title."""
 
     def __init__(self, spec: ChildSpec, processes: int, jobs: JobOwner, events: Events) -> None:
-        self._waits = os.fdopen(memory_for_waits(processes), "rb", buffering=0)
+        self._waits = os.fdopen(shared_memory("horsies waits", processes * WAIT_BYTES), "rb", buffering=0)
         self._spec = replace(spec, waits_fd=self._waits.fileno())
         self._jobs = jobs
         self._events = events

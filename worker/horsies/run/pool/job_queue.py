@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from horsies.run.contract import TASK_TIMEOUT, ChildResult, task_id_of
+from horsies.run.frames import Channel
 from horsies.run.outcomes import failed
-from horsies.run.pool.channel import Channel
 
 if TYPE_CHECKING:
-    from horsies.run.contract import Job
+    from collections.abc import Callable, Mapping
+
+    from horsies.domain.progress_pace import Reading
+    from horsies.run.contract import ChildSpec, Job
+    from horsies.run.guard import LeaseTable
     from horsies.run.outcomes import Outcome
-    from horsies.run.pool.child import Child, ChildListener
+    from horsies.run.progress_table import ProgressTable
+
 
 STOP_GRACE_S: Final = 5.0
 _UNREAD_S: Final = 1.0  # 16 MB take 50 ms
@@ -42,6 +47,27 @@ class LostJobs(NamedTuple):
     causes: list[str]
 
 
+class QueueOwner(Protocol):
+    """The child, as far as its queues need it."""
+
+    spec: ChildSpec
+    table: LeaseTable
+    progress: ProgressTable
+    title: Title
+    running: dict[str, float]
+    control: Channel
+
+    def lost(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def read_outputs(self) -> None: ...
+
+    def job_ended(self, key: str, result: ChildResult) -> None: ...
+
+    def reported(self, key: str, reading: Reading) -> None: ...
+
+
 class JobQueue:
     """Derives which jobs run in the child from the results, without messages about starts.
 
@@ -49,7 +75,7 @@ class JobQueue:
     next: so a result also means that the next job has started.
     """
 
-    def __init__(self, child: Child, kind: int, limit: int, slots: range, listener: ChildListener) -> None:
+    def __init__(self, child: QueueOwner, kind: int, limit: int, slots: range) -> None:
         """`kind`: how the child knows it, 0 for plain jobs; `slots`: its part of the child's lease table."""
         self._loop = asyncio.get_running_loop()
         self.channel = Channel(self._loop, self._results, child.lost)
@@ -61,7 +87,6 @@ class JobQueue:
         self._progress = child.progress
         self._terms = child.spec.terms
         self._running = child.running
-        self._listener = listener
         self._submitted: dict[int, RunningJob] = {}
         self._by_key: dict[str, RunningJob] = {}
         self._waiting: deque[RunningJob] = deque()
@@ -86,7 +111,7 @@ class JobQueue:
         return submitted is not None and self._table.has_begun(submitted.slot, submitted.number)
 
     def before(self, key: str) -> Job | None:
-        """The job that keeps this one from beginning: of those that have begun, the one that was submitted first."""
+        """Return the job that this one waits for: of those that have begun, the one that was submitted first."""
         if self.has_begun(key):
             return None
         return next((one.job for one in self._submitted.values() if self.has_begun(one.job.key)), None)
@@ -105,7 +130,6 @@ class JobQueue:
             self._waiting.append(submitted)
 
     def confirm(self, key: str, confirmed_at: int) -> None:
-        """A stored beat shows this run alive: its lease counts from then."""
         self._table.confirm(self._by_key[key].slot, confirmed_at)
 
     def read_progress(self) -> None:
@@ -126,12 +150,12 @@ class JobQueue:
         if submitted.stop is not None:
             return
         submitted.stop = code, message
-        self._child.ask_to_stop(self._kind, submitted.number, code, message)
+        self._child.control.send(("stop", self._kind, submitted.number, code, message))
         if submitted.begun:
             self._kill_later(submitted)
 
     def on_child_exit(self) -> LostJobs:
-        """The child is dead. Jobs that were asked to stop have stopped; the others are returned.
+        """Return the jobs of a dead child, without those that were asked to stop, which have stopped.
 
         The child marks in shared memory, which outlives it, which jobs had begun: `RunningJob.begun` counts a job as
         begun as soon as the one before it has ended, when its arguments are not read yet.
@@ -174,7 +198,7 @@ class JobQueue:
     def _report_progress(self, submitted: RunningJob) -> None:
         reading = self._progress.read(self._table.index(submitted.slot), submitted.number)
         if reading is not None:
-            self._listener.reported(submitted.job.key, reading)
+            self._child.reported(submitted.job.key, reading)
 
     def _time_out(self, submitted: RunningJob) -> None:
         if self.channel.resume():  # it may have ended in time, with an unread result
@@ -191,7 +215,7 @@ class JobQueue:
         self._child.read_outputs()
         for number, outcome, duration_s, began, span, logged in results:
             if logged:
-                self._child.read_logs()
+                self._child.control.drain()
             if (submitted := self._submitted.get(number)) is not None:
                 self._end(submitted, outcome, duration_s, began=began, span=span)
 
@@ -214,10 +238,62 @@ class JobQueue:
         if self._waiting and self._begun < self.limit:
             self._begin(self._waiting.popleft())
         ok, text, code, message = outcome
-        self._child.job_ended(key)
-        result = ChildResult("ok" if ok else "err", text, code, message, duration_s, began, span)
-        self._listener.ended(self._child, key, result)
+        self._child.job_ended(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began, span))
 
 
 def _named(job: Job) -> str:
     return f"task {task_id_of(job.key)} ({job.task_name})"
+
+
+PAUSE_S: Final = 0.05  # the name of a shorter job could not be read before its end
+_ID_TAIL: Final = 8  # ids begin with the time, so neighbours differ only at the end
+
+
+class Title:
+    """Called at each begin and end, it sets at most one title in PAUSE_S, and none while jobs are short."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        idle: str,
+        running: Mapping[str, float],
+        name_of: Callable[[str], str],
+        show: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._idle = idle
+        self._running = running
+        self._name_of = name_of
+        self._show = show
+        self._shown = idle
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begun(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(PAUSE_S, self._update)
+
+    def ended(self) -> None:
+        if self._shown is not self._idle:
+            self.begun()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _update(self) -> None:
+        self._timer = None
+        now = monotonic()
+        long = [key for key, begin in self._running.items() if now - begin >= PAUSE_S / 2]
+        title = self._text(long)
+        if title != self._shown:
+            self._show(title)
+            self._shown = title
+        if len(long) < len(self._running):
+            self.begun()
+
+    def _text(self, keys: list[str]) -> str:
+        if not keys:
+            return self._idle
+        if len(keys) > 1:
+            return f"{self._idle} · {len(keys)} tasks"
+        return f"{self._idle} · {self._name_of(keys[0])} …{task_id_of(keys[0])[-_ID_TAIL:]}"

@@ -1,15 +1,20 @@
-"""The output of a child, line by line with the job that wrote it, limited to a rate that a log can take."""
+"""The output of children: line by line with the job that wrote it, at a rate that a log can take; each task's last."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.run.child.stdio import END, LINES_PER_SECOND, MARK, Budget
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+
+    from horsies.lifecycle.claim_token import Token
+
 
 _CHUNK: Final = 65_536
 _LONGEST_LINE: Final = 8_192
@@ -87,7 +92,7 @@ class OutputReader:
             self._text(text)
 
     def _without_cut_mark(self, data: bytes) -> bytes:
-        """All but an incomplete mark at the end."""
+        """Return all but an incomplete mark at the end, which is kept for the next chunk."""
         begin = data.rfind(MARK[:1], -_LONGEST_MARK)
         if begin < 0 or END in data[begin:] or not MARK.startswith(data[begin : begin + len(MARK)]):
             self._cut_mark = b""
@@ -133,3 +138,74 @@ class OutputReader:
         lines, self.dropped = self.dropped, 0
         what = "line" if lines == 1 else "lines"
         self._emit(key, f"… {lines:,} {what} left out: more than {LINES_PER_SECOND:,} a second")
+
+
+RING_BYTES: Final = 65_536
+_LINE_BYTES: Final = 100
+"""What a line takes beside its text."""
+_ENDED: Final = 16
+"""So many tasks that have ended keep their output: a follower must see the last lines."""
+
+
+class OutputRing:
+    """The last lines of one task, numbered from 1 on. `left_out` lines have no room any more."""
+
+    __slots__ = ("_bytes", "_last", "_lines")
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[int, float, str, str]] = deque()
+        self._bytes = 0
+        self._last = 0
+
+    def add(self, stream: str, line: str) -> None:
+        self._last += 1
+        self._lines.append((self._last, time.time(), stream, line))
+        self._bytes += len(line) + _LINE_BYTES
+        while self._bytes > RING_BYTES:
+            self._bytes -= len(self._lines.popleft()[-1]) + _LINE_BYTES
+
+    def since(self, after: int, most: int) -> dict[str, Any]:
+        """Return the lines after that number, the last ones of them up to about `most` bytes."""
+        found: deque[tuple[int, float, str, str]] = deque()
+        size = 0
+        for line in reversed(self._lines):
+            size += len(line[-1]) + _LINE_BYTES
+            if line[0] <= after or size > most:
+                break
+            found.appendleft(line)
+        first = found[0][0] if found else self._last + 1
+        return {"lines": list(found), "last": self._last, "left_out": first - after - 1}
+
+    def tail(self, most: int) -> str:
+        """Return the last lines, up to that many characters."""
+        lines: deque[str] = deque()
+        for *_, line in reversed(self._lines):
+            most -= len(line) + 1
+            if most < 0:
+                break
+            lines.appendleft(line)
+        return "\n".join(lines)
+
+
+class OutputRings:
+    """The rings by claim. A task that writes nothing has none and costs nothing."""
+
+    def __init__(self) -> None:
+        self._running: dict[Token, OutputRing] = {}
+        self._ended: dict[Token, OutputRing] = {}
+
+    def add(self, token: Token, stream: str, line: str) -> None:
+        ring = self._running.get(token)
+        if ring is None:
+            ring = self._running[token] = OutputRing()
+        ring.add(stream, line)
+
+    def ended(self, token: Token) -> None:
+        ring = self._running.pop(token, None)
+        if ring is not None:
+            self._ended[token] = ring
+            if len(self._ended) > _ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def of(self, token: Token) -> OutputRing | None:
+        return self._running.get(token) or self._ended.get(token)

@@ -87,13 +87,13 @@ class StackReader:
         return None if found is None else {"how": "python"} | found
 
     def heard(self, question: int, stack: Stack | None) -> None:
-        """The child's answer, which may come too late."""
+        """Take the child's answer, which may come too late."""
         answer = self._asked.get(question)
         if answer is not None and not answer.done():
             answer.set_result(stack)
 
     def close(self) -> None:
-        """The child has ended. The number of the descriptor may stand for another file from now on."""
+        """Close it: the child has ended. The number of the descriptor may stand for another file from now on."""
         os.close(self._dump)
         self._closed = True
         for answer in self._asked.values():
@@ -116,7 +116,7 @@ class StackReader:
         return False
 
     async def _dumped(self, kind: int) -> str | None:
-        """The stack of the thread that runs the jobs of this kind; empty if none comes, None if the child has ended."""
+        """Return the dump of the thread that runs these jobs; empty if none comes, None if the child has ended."""
         if self._closed:
             return None
         os.truncate(self._dump, 0)

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import asyncpg
 
 from horsies.lifecycle.advancing import advance, family_by_family, nodes_started
-from horsies.run.loops import Wake
+from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_one_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
-    from horsies.lifecycle.advancing import Advanced
-    from horsies.run.events import Events
     from horsies.run.worker.subworkflow_builder import SubworkflowBuilder
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
@@ -43,7 +41,7 @@ class _Aside:
     task_ids: dict[str, None] = field(default_factory=dict)
 
 
-class Advancer:
+class Advancer(WorkerLoop):
     """The second transaction of a finish. If the worker dies before it, the sweep repairs the workflow.
 
     It also marks nodes as RUNNING: user code does not wait for that, and if the task has ended meanwhile nothing is
@@ -54,13 +52,8 @@ class Advancer:
     interval_s = 5.0
     step_timeout_s = 60.0
 
-    def __init__(
-        self, dedicated: DedicatedConnection, events: Events, flow: TaskFlow, subworkflow_builder: SubworkflowBuilder
-    ) -> None:
-        self.wake = Wake()
-        self.dedicated = dedicated
-        self._events = events
-        self._flow = flow
+    def __init__(self, dedicated: DedicatedConnection, flow: TaskFlow, subworkflow_builder: SubworkflowBuilder) -> None:
+        super().__init__(dedicated, flow)
         self._subworkflow_builder = subworkflow_builder
         self._started: dict[str, float] = {}
         """Start times, in their order; written once the first task has run for some time."""
@@ -77,7 +70,7 @@ class Advancer:
         return len(self._ended) + sum(len(aside.task_ids) for aside in self._aside.values())
 
     def started(self, task_id: str) -> None:
-        """The task of a node has started."""
+        """Note that the task of a node has started."""
         self._started[task_id] = time.monotonic()
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_SHORT_TASK_S, self._check_started)
@@ -110,7 +103,7 @@ class Advancer:
             self._alarm = asyncio.get_running_loop().call_later(due_in, self._check_started)
 
     def _running(self) -> list[str]:
-        """The started tasks that have already run for longer than a short task."""
+        """Return the started tasks that have already run for longer than a short task."""
         since = time.monotonic() - _SHORT_TASK_S
         return [task_id for task_id, at in islice(self._started.items(), _LARGEST_BATCH) if at <= since]
 
@@ -124,7 +117,12 @@ class Advancer:
             ):
                 locked |= left
                 for done in answers:
-                    self._log(done)
+                    for workflow_id, status in done.finished:
+                        self._events.note("workflow", id=workflow_id, status=status.value)
+                    if done.enqueued:
+                        self._flow.enqueued()
+                    if done.ready_children:
+                        self._subworkflow_builder.wake.set()
         for task_id, mark in marks.items():
             if self._ended[task_id] is mark:
                 del self._ended[task_id]
@@ -146,7 +144,7 @@ class Advancer:
                 self.started(task_id)  # as if it had just started: checked again after the same time
 
     def _blocked(self) -> list[str]:
-        """Roots of families that were locked a moment ago."""
+        """Return the roots of families that were locked a moment ago."""
         now = time.monotonic()
         return [root for root, aside in self._aside.items() if aside.due > now]
 
@@ -172,32 +170,17 @@ class Advancer:
                     self._ended.setdefault(task_id, object())
                 aside.task_ids.clear()
 
-    def _log(self, done: Advanced) -> None:
-        for workflow_id, status in done.finished:
-            self._events.note("workflow", id=workflow_id, status=status.value)
-        if done.enqueued:
-            self._flow.enqueued()
-        if done.ready_children:
-            self._subworkflow_builder.wake.set()
-
     async def _isolate_bad_workflows(
         self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[T]]
     ) -> list[T]:
-        """A workflow that cannot be changed, being damaged or forbidden by a trigger, must not block others."""
+        """Do it for all, or one by one if a workflow cannot be changed, being damaged or forbidden by a trigger."""
         try:
             return [await do(task_ids)]
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             if not is_about_one_row(error):
                 raise
-            answers = [await self._alone(task_id, do) for task_id in task_ids]
-        return [answer for answer in answers if answer is not None]
-
-    async def _alone(self, task_id: str, do: Callable[[Collection[str]], Awaitable[T]]) -> T | None:
-        try:
-            return await do([task_id])
-        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
-            if not is_about_one_row(error):
-                raise
+            if len(task_ids) > 1:
+                return [answer for each in task_ids for answer in await self._isolate_bad_workflows([each], do)]
             # The sweep tries it again, and reports it again.
-            self._events.warn("workflow not advanced", task=task_id, error=f"{type(error).__name__}: {error}")
-            return None
+            self._events.warn("workflow not advanced", task=task_ids[0], error=f"{type(error).__name__}: {error}")
+            return []

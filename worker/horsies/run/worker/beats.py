@@ -11,17 +11,13 @@ from horsies.lifecycle.claim_token import beat, renew
 from horsies.lifecycle.finishing import mark_finalizing
 from horsies.run.contract import LeaseTerms
 from horsies.run.guard import clock
-from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import Stage
+from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.connect import DatabaseUnavailable
 from horsies.store.pulse import is_on_this_machine, is_refusal, write_pulse
 
 if TYPE_CHECKING:
-    from horsies.config.app import AppConfig
-    from horsies.lifecycle.claim_token import Token
-    from horsies.run.events import Events
     from horsies.run.pool.child import Child
-    from horsies.run.settings import Identity
     from horsies.run.worker.in_flight import InFlightTask
     from horsies.run.worker.starter import Starter
     from horsies.run.worker.task_flow import TaskFlow
@@ -34,7 +30,7 @@ _LONGEST_STEP_S = 20.0
 _SHORTEST_STEP_S = 2.0
 
 
-class Beats:
+class Beats(WorkerLoop):
     """The parent beats for its children, because user code can hold the GIL for minutes.
 
     The exit of a child is noticed at once, so no beat is sent for a dead child.
@@ -42,15 +38,9 @@ class Beats:
 
     name = "beat"
 
-    def __init__(
-        self,
-        config: AppConfig,
-        identity: Identity,
-        dedicated: DedicatedConnection,
-        flow: TaskFlow,
-        starter: Starter,
-        events: Events,
-    ) -> None:
+    def __init__(self, dedicated: DedicatedConnection, flow: TaskFlow, starter: Starter) -> None:
+        super().__init__(dedicated, flow)
+        config = flow.app.config
         self._recovery = recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
         self._terms = terms = LeaseTerms.of(recovery)
@@ -59,22 +49,19 @@ class Beats:
         self.interval_s = min(self._claimer_s, self._runner_s) / 4
         # A silent connection is replaced in time to keep the leases, and a merely slow one is not.
         self.step_timeout_s = min(_LONGEST_STEP_S, max(_SHORTEST_STEP_S, terms.stop_ms / 2_000))
-        self.wake = Wake()
         self._lease_ms = config.effective_claim_lease_ms
         self._max_age_ms = config.max_claim_renew_age_ms
-        self._identity = identity
-        self.dedicated = dedicated
+        self._identity = flow.identity
         self._in_flight = flow.tasks
         self._outbox = flow.outbox
         self._starter = starter
-        self._events = events
         self._renewed = self._beaten = time.monotonic()
         self._asked = self._answered = 0
         self._known: asyncpg.Connection | None = None
         self._refusal_is_proof = False
 
     def beat_now(self) -> None:
-        """An operator has changed tasks of this worker: beat now, and stop those that are no longer its own."""
+        """Beat now, and stop tasks that an operator has taken from this worker."""
         self._asked += 1
         self.wake.set()
 
@@ -95,11 +82,15 @@ class Beats:
         now = time.monotonic()
         asked = self._asked
         # First the beats of runs, which wait for no lock on a task: a claim that cannot be renewed must not stop them.
-        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._running:
+        if (asked != self._answered or now - self._beaten >= self._runner_s) and (
+            len(self._in_flight) > self._in_flight.count(Stage.CLAIMED)
+        ):
             await self._beat()
             self._beaten, self._answered = now, asked
         if now - self._renewed >= self._claimer_s and self._in_flight.count(Stage.CLAIMED):
-            await self._renew()
+            who = self._identity
+            connection = await self.dedicated.ready()
+            await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
             self._renewed = now
         if waiting := self._outbox.overdue():
             # On this connection: the finisher's own is busy with the statement that does not return.
@@ -107,19 +98,13 @@ class Beats:
         # After all other writes: a failure that prevents beats must also prevent the pulse.
         await write_pulse(await self.dedicated.ready(), self._recovery, self.interval_s)
 
-    @property
-    def _running(self) -> int:
-        return len(self._in_flight) - self._in_flight.count(Stage.CLAIMED)
-
-    async def _renew(self) -> None:
-        who = self._identity
-        connection = await self.dedicated.ready()
-        await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
-
     async def _beat(self) -> None:
         connection = await self.dedicated.ready()
         alive = self._alive()
-        tokens = [(entry.task.token, child.pid) for entry, child in alive.items()] + self._not_stored()
+        tokens = [(entry.task.token, child.pid) for entry, child in alive.items()]
+        # Tasks that have ended beat with this process: if their row is locked, no mark can be set.
+        waiting = [*self._in_flight.at(Stage.FINISHING), *self._in_flight.at(Stage.STORING)]
+        tokens += [(entry.task.token, self._identity.pid) for entry in waiting]
         sent_at = clock()
         try:
             stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
@@ -138,17 +123,12 @@ class Beats:
                 entry.confirm(sent_at)
 
     def _spare(self, moment: int) -> None:
-        """No worker could beat at that moment: the leases count from then, because sweeps leave such runs, too."""
+        """Count the leases from a moment when no worker could beat: sweeps leave such runs, too."""
         for entry in self._alive():
             entry.confirm(self._terms.spared_from(moment))
 
     def _alive(self) -> dict[InFlightTask, Child]:
-        """Running tasks and their child processes, without those of a stopped process, whatever stopped it."""
+        """Return running tasks and their child processes, without those of a stopped process, whatever stopped it."""
         running = {entry: entry.child for entry in self._in_flight.at(Stage.RUNNING) if entry.child is not None}
         still = {child for child in set(running.values()) if child.stands_still()}
         return {entry: child for entry, child in running.items() if child not in still}
-
-    def _not_stored(self) -> list[tuple[Token, int]]:
-        """Tasks that have ended, with this process: if the row is locked, no mark can be set."""
-        waiting = [*self._in_flight.at(Stage.FINISHING), *self._in_flight.at(Stage.STORING)]
-        return [(entry.task.token, self._identity.pid) for entry in waiting]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -24,67 +23,50 @@ if TYPE_CHECKING:
     from horsies.run.settings import Identity, WorkerSettings
 
 
-@dataclass(frozen=True, slots=True)
 class ClaimRules:
     """The rules for this worker. Queues in the order in which they are served, each with its cluster-wide limit."""
 
-    worker_id: str
-    hostname: str
-    queues: Mapping[str, int | None]
-    cluster_cap: int | None
-    hard: bool
-    lease_ms: int
-    max_batch: int
-    max_claimed: int
-    sync_names: list[str]
-    async_names: list[str]
-    """The registered names: tasks of other names stay PENDING for a worker that knows them."""
-    tasks: dict[str, KnownTask]
-    """All registered tasks."""
-    requeue_on_interrupt: bool
-    """Of a task that does not say it."""
-
-    @classmethod
-    def of(cls, app: Horsies, settings: WorkerSettings, identity: Identity) -> ClaimRules:
+    def __init__(self, app: Horsies, settings: WorkerSettings, identity: Identity) -> None:
         config = app.config
         queues: dict[str, int | None] = {"default": None}
         if config.queue_mode is QueueMode.CUSTOM and config.custom_queues:
             ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
             queues = {queue.name: queue.max_concurrency for queue in ordered}
-        facts = {
-            name: KnownTask(task.is_async, task.timeout_ms, task.requeue_on_interrupt)
-            for name, task in app.tasks.items()
-        }
-        return cls(
-            worker_id=identity.worker_id,
-            hostname=identity.hostname,
-            queues=_served(queues, settings),
-            cluster_cap=config.cluster_wide_cap,
-            hard=config.prefetch_buffer == 0,
-            lease_ms=config.effective_claim_lease_ms,
-            max_batch=settings.max_claim_batch,
-            max_claimed=settings.max_claim_per_worker,
-            sync_names=[name for name, task in facts.items() if not task.is_async],
-            async_names=[name for name, task in facts.items() if task.is_async],
-            tasks=facts,
-            requeue_on_interrupt=config.requeue_on_interrupt,
+        self.worker_id, self.hostname = identity.worker_id, identity.hostname
+        self.queues: Mapping[str, int | None] = _served(queues, settings)
+        self.cluster_cap = config.cluster_wide_cap
+        self.hard = config.prefetch_buffer == 0
+        self.lease_ms = config.effective_claim_lease_ms
+        self.max_batch, self.max_claimed = settings.max_claim_batch, settings.max_claim_per_worker
+        self.capped = self.cluster_cap is not None or any(cap is not None for cap in self.queues.values())
+        self.claims_along = not self.capped and len(self.queues) == 1
+        """The finisher's statements claim: caps need locks of their own, several queues several claims."""
+        self.claims_on_end = not self.capped and len(self.queues) > 1
+        """The end of a run wakes the claimer, although its outcome is not stored yet."""
+        self.caps_on_running = {} if self.hard else {name: cap for name, cap in self.queues.items() if cap is not None}
+        """The caps that claims do not enforce because they count only RUNNING tasks: each start has to enforce them."""
+        self._requeue_on_interrupt = config.requeue_on_interrupt
+        self.tasks: dict[str, KnownTask] = {}
+        self.learn(
+            {name: KnownTask(one.is_async, one.timeout_ms, one.requeue_on_interrupt) for name, one in app.tasks.items()}
         )
 
-    def learn(self, facts: Mapping[str, KnownTask]) -> None:
+    def learn(self, tasks: Mapping[str, KnownTask]) -> None:
         """Replace the registered tasks; the caller knows that no claim is under way."""
-        self.sync_names[:] = [name for name, task in facts.items() if not task.is_async]
-        self.async_names[:] = [name for name, task in facts.items() if task.is_async]
         self.tasks.clear()
-        self.tasks.update(facts)
+        self.tasks.update(tasks)
+        self.sync_names = [name for name, task in tasks.items() if not task.is_async]
+        """Registered names: tasks of other names stay PENDING for a worker that knows them."""
+        self.async_names = [name for name, task in tasks.items() if task.is_async]
 
     def entry(self, task: ClaimedTask) -> InFlightTask:
-        """A task that was just claimed, with what its send, its definition or the application says of its runs."""
+        """Return a claimed task with what its send, its definition or the application says of its runs."""
         facts = self.tasks[task.task_name]
-        requeue = self.requeue_on_interrupt if facts.requeue_on_interrupt is None else facts.requeue_on_interrupt
+        requeue = self._requeue_on_interrupt if facts.requeue_on_interrupt is None else facts.requeue_on_interrupt
         return InFlightTask(task, facts.is_async, timeout_of(task.task_options, facts.timeout_ms), requeue)
 
     def start_of(self, task: ClaimedTask, pid: int, process: str | None = None) -> Start:
-        """The start of a task in a process of this host; its name there is `worker-PID` unless another one is given."""
+        """Return the start of a task in a process of this host, `worker-PID` unless another name is given."""
         return Start(task.token, pid, self.hostname, process or f"worker-{pid}", task.queue_name)
 
     async def claim_capped(
@@ -102,28 +84,9 @@ class ClaimRules:
             task_names=task_names,
         )
 
-    @property
-    def claims_along(self) -> bool:
-        """True if the finisher's statements claim: caps need locks of their own, several queues several claims."""
-        return not self.capped and len(self.queues) == 1
-
-    @property
-    def claims_on_end(self) -> bool:
-        """True if the end of a run wakes the claimer, although its outcome is not stored yet."""
-        return not self.capped and len(self.queues) > 1
-
-    @property
-    def capped(self) -> bool:
-        return self.cluster_cap is not None or any(cap is not None for cap in self.queues.values())
-
-    @property
-    def caps_on_running(self) -> dict[str, int]:
-        """The caps that claims do not enforce because they count only RUNNING tasks: each start has to enforce them."""
-        return {} if self.hard else {queue: cap for queue, cap in self.queues.items() if cap is not None}
-
 
 def _served(queues: Mapping[str, int | None], settings: WorkerSettings) -> dict[str, int | None]:
-    """Those of the application that this worker was told to serve; ConfigurationError for a name that is none."""
+    """Return the queues that this worker serves; ConfigurationError for a name that the application does not have."""
     for name in (*settings.queues, *settings.except_queues):
         if name not in queues:
             near = get_close_matches(name, queues, 1)

@@ -17,25 +17,87 @@ from horsies.lifecycle.claiming import (
 )
 from horsies.lifecycle.finishing import finish_and_claim
 from horsies.run.guard import clock
-from horsies.run.worker.claim_order import ClaimOrder
 from horsies.run.worker.in_flight import Stage
+from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import asyncpg
 
     from horsies.lifecycle.claim_token import Token
-    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.claiming import ClaimedTask, TupleId
     from horsies.lifecycle.finishing import Finished, Outcome
     from horsies.run.loops import Outage
     from horsies.run.pool.child import Child
-    from horsies.run.worker.claim_rules import ClaimRules
-    from horsies.run.worker.lost_claims import LostClaims
-    from horsies.run.worker.starter import Starter
+    from horsies.run.worker.starter import LostClaims, Starter
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
+
+
+_HOLDS_S = 0.02
+"""How long the tasks that a search has found may be claimed by the claims that follow.
+
+If many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
+"""
+_SPARE = 16
+"""How many more tasks a claim is given than it wants: other workers may have claimed the first of them."""
+_BLOCKED_S = 1.0
+"""How long claims search at once after one had to.
+
+The statement that stores an outcome and claims does not search by itself, so each end of a task would need another
+claim: 0.75 times the rate, measured behind 200 000 tasks of unknown names.
+"""
+
+
+@dataclass(slots=True)
+class _Searched:
+    at: float
+    found: Sequence[TupleId]
+    """The tasks that come after those that were claimed."""
+    found_at: float
+
+
+class ClaimOrder:
+    """The finds of the last search, by queue and kind of task."""
+
+    def __init__(self) -> None:
+        self._searched: dict[tuple[str, bool], _Searched] = {}
+
+    def following(self, queue: str, limit: int, *, is_async: bool) -> Sequence[TupleId] | None:
+        """Return what to pass to a claim of at most `limit` tasks: the tasks that come next.
+
+        None: it begins with the first tasks of the queue. An empty one: it searches at once.
+        """
+        if not self._searched:
+            return None
+        searched, now = self._searched.get((queue, is_async)), time.monotonic()
+        if searched is None or now - searched.at > _BLOCKED_S:
+            return None
+        return searched.found[: limit + _SPARE] if now - searched.found_at <= _HOLDS_S else []
+
+    def remember(
+        self, queue: str, following: Sequence[TupleId] | None, claimed: list[ClaimedTask], *, is_async: bool
+    ) -> None:
+        """Keep what a claim has found that was given `following`."""
+        after = next((task.after for task in claimed if task.after is not None), None)
+        if after is None and not self._searched:
+            return  # as for nearly every claim
+        known, now = self._searched.pop((queue, is_async), None), time.monotonic()
+        last = max((task.number for task in claimed if task.number is not None), default=None)
+        if after is not None:
+            self._searched[queue, is_async] = _Searched(now, after, now)
+        elif known is not None and following and last is not None:
+            if known.found[: len(following)] == following:  # otherwise another claim was answered meanwhile
+                known.found = known.found[last:]
+            self._searched[queue, is_async] = known
+
+    def expire(self) -> None:
+        """Forget what was found: a task was enqueued that may come before it."""
+        for searched in self._searched.values():
+            searched.found_at = float("-inf")
+
 
 _EXPIRED_EVERY_S = 1.0
 _MANY_EXPIRED_EVERY_S = 0.25
@@ -56,7 +118,7 @@ class _Offer:
     sent_at: int = field(default_factory=clock)
 
 
-class Claimer:
+class Claimer(WorkerLoop):
     """One pass claims for all free room. Where possible, the finisher's statements claim as well.
 
     One claim is under way at a time, in the claimer or the finisher.
@@ -66,22 +128,12 @@ class Claimer:
     step_timeout_s = 30.0
 
     def __init__(
-        self,
-        rules: ClaimRules,
-        dedicated: DedicatedConnection,
-        flow: TaskFlow,
-        starter: Starter,
-        lost_claims: LostClaims,
-        *,
-        poll_s: float,
-        outage: Outage,
+        self, dedicated: DedicatedConnection, flow: TaskFlow, starter: Starter, lost_claims: LostClaims, outage: Outage
     ) -> None:
-        self.interval_s = poll_s
+        super().__init__(dedicated, flow)
+        self.interval_s = flow.app.config.resilience.notify_poll_interval_ms / 1000
         self.wake = flow.claim
-        self._rules = rules
-        self._largest = min(rules.max_batch or LARGEST_CLAIM, LARGEST_CLAIM)
-        self.dedicated = dedicated
-        self._flow = flow
+        self._largest = min(flow.rules.max_batch or LARGEST_CLAIM, LARGEST_CLAIM)
         self._starter = starter
         self._lost_claims = lost_claims
         self._outage = outage
@@ -106,7 +158,7 @@ class Claimer:
         return list(self._rules.queues)
 
     def notice(self, queue: str | None = None) -> None:
-        """A task was enqueued, in this queue or in any, that may come before all known tasks.
+        """Claim: a task was enqueued, in this queue or in any, that may come before all known tasks.
 
         While the cap of its queue has no room, no claim is needed: the end of a task will trigger one.
         """
@@ -115,7 +167,7 @@ class Claimer:
             self.wake.set()
 
     def notice_room(self, queue: str) -> None:
-        """A task of this queue has ended in another worker, which left the room under the cap to others.
+        """Claim: a task of this queue has ended in another worker, which left the room under the cap to others.
 
         Only a claim that the cap has rejected, or may be rejecting at this moment, is repeated.
         """
@@ -130,7 +182,7 @@ class Claimer:
         self.wake.set()
 
     def retry_in(self, delay_s: float) -> None:
-        """A retry raises no notification when it falls due; if it is due after the next poll, that poll finds it."""
+        """Wake when a retry falls due, which raises no notification; a later one is found by the next poll."""
         if delay_s < self.interval_s:
             asyncio.get_running_loop().call_later(delay_s, self._flow.enqueued)
 
@@ -183,7 +235,7 @@ class Claimer:
         return finished
 
     def failed(self, error: BaseException) -> None:
-        """A claim has failed. If the connection was lost, it may have been made or not."""
+        """Note that a claim has failed. If the connection was lost, it may have been made or not."""
         self._lost_claims.after(error)
         self.wake.set()
 
@@ -263,7 +315,7 @@ class Claimer:
         return len(claimed)
 
     def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> _Offer:
-        """Tasks start in the statement that claims them, if a child is free and no earlier claim waits for one."""
+        """Prepare a claim; its tasks start in the same statement if a child is free and no earlier claim waits."""
         rules = self._rules
         limit = min(room, self._largest)
         children = [] if self._flow.tasks.waiting(is_async=is_async) else self._flow.reserve(limit, is_async=is_async)
@@ -290,7 +342,7 @@ class Claimer:
         self._accept(claimed, offer.children, offer.sent_at)
 
     def _accept(self, claimed: list[ClaimedTask], children: list[Child], sent_at: int) -> None:
-        """Tasks with a position are RUNNING already; the others have to be started."""
+        """Take claimed tasks: those with a position are RUNNING already, the others have to be started."""
         for task in claimed:
             entry = self._rules.entry(task)
             if task.position is None:
@@ -325,7 +377,7 @@ class Claimer:
             asyncio.get_running_loop().call_later(pause_s, self.wake.set)
 
     async def _wake_when_due(self, connection: asyncpg.Connection) -> None:
-        """No notification is sent when a delayed task or a retry falls due, so the next one sets an alarm here."""
+        """Set an alarm for the next delayed task or retry: no notification is sent when it falls due."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

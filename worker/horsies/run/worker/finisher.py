@@ -12,13 +12,13 @@ from horsies.lifecycle.finishing import finish, is_end, stored_earlier
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.events import TaskEnd
 from horsies.run.worker.in_flight import Stage
+from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.isolate_bad_rows import is_about_one_row
 
 if TYPE_CHECKING:
     from horsies.lifecycle.finishing import Finished
-    from horsies.run.events import Events, TaskEnding
+    from horsies.run.events import TaskEnding
     from horsies.run.worker.advancer import Advancer
-    from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.in_flight import InFlightTask
     from horsies.run.worker.outbox import Batch, WaitingOutcome
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.store.dedicated_connection import DedicatedConnection
 
 
-class Finisher:
+class Finisher(WorkerLoop):
     """The loop that stores what is in the outbox, and claims in the same statement for the slots that this frees."""
 
     name = "finish"
@@ -35,22 +35,12 @@ class Finisher:
     step_timeout_s = 60.0
 
     def __init__(
-        self,
-        rules: ClaimRules,
-        dedicated: DedicatedConnection,
-        flow: TaskFlow,
-        events: Events,
-        claimer: Claimer,
-        starter: Starter,
-        advancer: Advancer,
+        self, dedicated: DedicatedConnection, flow: TaskFlow, claimer: Claimer, starter: Starter, advancer: Advancer
     ) -> None:
+        super().__init__(dedicated, flow)
         self.wake = flow.outbox.wake
-        self._worker_id = rules.worker_id
-        self._capped = rules.capped
-        self.dedicated = dedicated
-        self._flow = flow
+        self._capped = flow.rules.capped
         self._outbox = flow.outbox
-        self._events = events
         self._claimer = claimer
         self._starter = starter
         self._advancer = advancer
@@ -86,7 +76,7 @@ class Finisher:
             self._starter.retry_waiting()
 
     def _stored(self, entry: InFlightTask, ended: WaitingOutcome, answer: Finished) -> None:
-        """The database has stored the outcome, or has reported its token as stale."""
+        """Forget a task: the database has stored its outcome, or has reported its token as stale."""
         self._outbox.stored(entry)
         self._flow.tasks.drop(entry)
         self._flow.tasks.recent.add(ended.outcome)
@@ -98,7 +88,7 @@ class Finisher:
     async def _store_or_set_aside(
         self, connection: asyncpg.Connection, batch: Batch, *, careful: bool
     ) -> dict[Token, Finished]:
-        """A row that another session has locked, or that the database rejects, must not delay the others.
+        """Store the batch; a row that another session has locked, or the database rejects, does not delay the others.
 
         `careful`: check first which rows are locked, at the cost of a round trip. Otherwise each locked row would cost
         a lock timeout.
@@ -124,7 +114,7 @@ class Finisher:
         return await self._one_by_one(connection, batch)
 
     async def _unlocked(self, connection: asyncpg.Connection, batch: Batch) -> Batch:
-        """The outcomes whose rows are not locked; the others are set aside for a moment."""
+        """Return the outcomes whose rows are not locked; set the others aside for a moment."""
         tokens = [entry.task.token for entry in batch]
         locked = await locked_rows(connection, self._worker_id, tokens)
         for entry in batch:
@@ -135,7 +125,7 @@ class Finisher:
         return {entry: ended for entry, ended in batch.items() if not self._outbox.is_locked(entry)}
 
     async def _one_by_one(self, connection: asyncpg.Connection, batch: Batch) -> dict[Token, Finished]:
-        """One of them is rejected, because a number overflows or a trigger forbids it: store each by itself."""
+        """Store each by itself: one of them is rejected, because a number overflows or a trigger forbids it."""
         self._unanswered.update(batch)
         self._claimer.wake.set()
         finished: dict[Token, Finished] = {}

@@ -44,7 +44,7 @@ class HookThread:
         self._thread.start()
 
     def notify(self, event: Event) -> None:
-        """Never blocks. Logged are the first event of those that are dropped, and a call that hangs, once."""
+        """Pass on an event without blocking. The first dropped event is logged, and once a call that hangs."""
         since = self._busy_since
         if since is not None and time.monotonic() - since > _LIMIT_S and not self._logged_hanging:
             self._logged_hanging = True
@@ -63,13 +63,13 @@ class HookThread:
             self._waiting.put_nowait(_END)
 
     def ends_within(self, seconds: float) -> bool:
-        """Blocks until its thread has ended, or until then."""
+        """Block until its thread has ended, or until then."""
         self._thread.join(max(seconds, 0.0))
         return not self._thread.is_alive()
 
     @property
     def left(self) -> int:
-        """Events that it has not begun, and the one that it has."""
+        """Number of events that it has not begun, and the one that it has."""
         return sum(event is not _END for event in list(self._waiting.queue)) + (self._busy_since is not None)
 
     def _run(self) -> None:
@@ -95,7 +95,7 @@ class HookThread:
         if inspect.isawaitable(answer):
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-            self._loop.run_until_complete(_within(answer))
+            self._loop.run_until_complete(asyncio.wait_for(answer, _LIMIT_S))
 
     def _fail(self, event: Event, error: BaseException, why: str | None = None) -> None:
         self._events.hook_failed(self.name, type(event).__name__, error, why)
@@ -141,7 +141,3 @@ class Hooks(Observer):
         for _, thread in self._threads:
             if not thread.ends_within(end - time.monotonic()) and thread.left:
                 self._events.warn("hook not awaited", hook=thread.name, events=thread.left)
-
-
-async def _within(answer: Any) -> None:
-    await asyncio.wait_for(answer, _LIMIT_S)

@@ -1,18 +1,23 @@
-"""The tasks in flight in this worker with the stage of each, and the last ones that were."""
+"""The tasks in flight in this worker with the stage and progress of each, and the last ones that were."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from horsies.domain.progress_pace import Pace
+from horsies.lifecycle.claim_token import ProgressReport
 from horsies.lifecycle.finishing import OutcomeKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
+    from horsies.domain.progress_pace import Reading
     from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.lifecycle.finishing import Outcome
@@ -30,7 +35,7 @@ _Key: TypeAlias = "tuple[str, datetime]"
 
 
 def _key(token: Token) -> _Key:
-    """A token of this worker; as a tuple it is found five times as fast."""
+    """Return the key of a token of this worker; a tuple is found five times as fast."""
     return token.task_id, token.claimed_at
 
 
@@ -50,7 +55,7 @@ class RecentOutcomes:
         self._forgotten_until: datetime | None = None
 
     def add(self, outcome: Outcome) -> None:
-        """The database has stored the outcome, or has reported its token as stale."""
+        """Forget a task: the database has stored its outcome, or has reported its token as stale."""
         if outcome.kind is OutcomeKind.NOT_BEGUN:
             return
         key = _key(outcome.token)
@@ -96,7 +101,7 @@ class Stage(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class InFlightTask:
-    """One claimed task of this worker."""
+    """A claimed task of this worker."""
 
     task: ClaimedTask
     is_async: bool
@@ -115,7 +120,7 @@ class InFlightTask:
     """Where its run is counted, if this worker is scraped."""
 
     def confirm(self, sent_at: int) -> None:
-        """A statement sent at that time has shown the run alive: its lease counts from then."""
+        """Count its lease from a statement, sent at that time, that has shown the run alive."""
         self.confirmed_at = max(self.confirmed_at, sent_at)
         if self.child is not None and self.job is not None:
             self.child.confirm(self.job.key, self.confirmed_at)
@@ -175,3 +180,49 @@ class InFlightTasks:
 
     def __len__(self) -> int:
         return len(self._by_token)
+
+
+class ProgressBook:
+    """The reports of the runs of this worker, and which of them are not stored yet."""
+
+    def __init__(self) -> None:
+        self._running: dict[InFlightTask, tuple[Reading, Pace]] = {}
+        self._changed: dict[InFlightTask, None] = {}
+        self._last_words: list[ProgressReport] = []
+
+    def heard(self, entry: InFlightTask, reading: Reading) -> None:
+        """Take the last report of a run, the same one as before perhaps."""
+        known, now = self._running.get(entry), time.monotonic()
+        if known is None:
+            pace = Pace(reading, now)
+        elif reading != known[0]:
+            pace = known[1]
+            pace.moved(reading, now)
+        else:
+            return
+        self._running[entry] = reading, pace
+        self._changed[entry] = None
+
+    def ended(self, entry: InFlightTask, *, accepted: bool) -> None:
+        """Forget a run: its outcome is stored, or the claim is no longer this worker's."""
+        if entry in self._running:
+            if entry in self._changed and accepted:
+                self._last_words.append(self._report(entry, ended=True))
+            del self._running[entry]
+            self._changed.pop(entry, None)
+
+    @contextmanager
+    def to_store(self) -> Iterator[list[ProgressReport]]:
+        """Yield the reports that are not stored yet. After an error they are offered again, or newer ones."""
+        words, changed = self._last_words, list(self._changed)
+        self._last_words, self._changed = [], {}
+        try:
+            yield [*words, *(self._report(entry, ended=False) for entry in changed)]
+        except BaseException:
+            self._last_words = [*words, *self._last_words]
+            self._changed = {entry: None for entry in (*changed, *self._changed) if entry in self._running}
+            raise
+
+    def _report(self, entry: InFlightTask, *, ended: bool) -> ProgressReport:
+        reading, pace = self._running[entry]
+        return ProgressReport(entry.task.token, reading, pace.rate, pace.gap_s, ended)

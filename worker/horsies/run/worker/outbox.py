@@ -17,6 +17,7 @@ from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.run.contract import TASK_INTERRUPTED
+from horsies.run.events import one_line
 from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import InFlightTask, Stage
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from horsies.lifecycle.claim_token import LockHolder, Token
     from horsies.run.contract import ChildResult
     from horsies.run.events import Events
-    from horsies.run.pool.output_rings import OutputRings
+    from horsies.run.pool.output import OutputRings
     from horsies.run.settings import Identity
     from horsies.run.worker.in_flight import InFlightTasks
 
@@ -39,8 +40,8 @@ _STOPS = frozenset(StopCode)
 """Codes of runs that the worker has stopped: their attempt has a reason of the worker, as that of a crash."""
 
 
-class _Maker:
-    """Makes outcomes. `kept_bytes`: how much of the output of a failure is kept."""
+class OutcomeMaker:
+    """Makes outcomes of the ends of runs, with the retry that follows and the output of a failure."""
 
     def __init__(self, identity: Identity, outputs: OutputRings, kept_bytes: int) -> None:
         self._identity = identity
@@ -49,7 +50,7 @@ class _Maker:
         self._rng = random.Random()  # noqa: S311 - jitter
 
     def of_result(self, entry: InFlightTask, result: ChildResult) -> Outcome:
-        """A child has reported a result."""
+        """Return the outcome of a result that a child has reported."""
         if result.status == "ok":
             outcome = Outcome(entry.task.token, OutcomeKind.COMPLETED, result.result_json)
         else:
@@ -58,7 +59,7 @@ class _Maker:
         return outcome.traced(result.span, entry.task.task_options)
 
     def of_crash(self, entry: InFlightTask, how: str) -> Outcome:
-        """The child died under it: this is the failure of this task; other jobs of the child are not concerned."""
+        """Return the failure of a task whose child died under it."""
         who = self._identity
         data = {"worker_id": who.worker_id, "worker_hostname": who.hostname, "how": how}
         return self._crash(entry, f"{CHILD_ENDED}{how}", data)
@@ -68,7 +69,7 @@ class _Maker:
         return self._crash(entry, message, None)
 
     def of_interrupt(self, entry: InFlightTask, *, began: bool) -> Outcome:
-        """The shutdown stopped it: requeued if the task allows that, else it waits for an operator's decision.
+        """Return the outcome of a task that the shutdown stopped: requeued if it allows that, else an operator decides.
 
         A task whose user code was not called is always requeued, without an attempt: nothing can run twice.
         """
@@ -146,7 +147,7 @@ class Outbox:
         """Set when an outcome waits to be stored."""
         self.is_full = False
         """Set while too many results wait, until half of them are stored."""
-        self._make = _Maker(identity, outputs, kept_bytes)
+        self._make = OutcomeMaker(identity, outputs, kept_bytes)
         self._tasks = tasks
         self._events = events
         self._outcomes: Batch = {}
@@ -177,7 +178,7 @@ class Outbox:
         elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
             self.interrupted(entry, began=False)  # its lease had expired before
         else:
-            self._add(entry, self._make.of_result(entry, result), result.run_s)
+            self._add(entry, self._make.of_result(entry, result), result.duration_s if result.began else None)
 
     def crashed(self, entry: InFlightTask, how: str) -> None:
         """Take a task whose child has died."""
@@ -201,7 +202,7 @@ class Outbox:
         self._add(entry, outcome or self._make.of_lost_commit(entry), None)
 
     def next_batch(self) -> Batch:
-        """New outcomes, and locked ones that are due again; rejected ones only if there are none of these."""
+        """Return new outcomes, and locked ones that are due again; rejected ones only if there are none of these."""
         now = time.monotonic()
         due = (
             each
@@ -237,14 +238,16 @@ class Outbox:
     def reject(self, entry: InFlightTask, error: Exception) -> None:
         """Set it aside: the database rejects it, and it must not delay the others."""
         if entry not in self._rejected:
-            self._events.outcome_refused(entry.task_id, entry.task.task_name, error)
+            self._events.error("outcome rejected", task=entry.task.task_name, id=entry.task_id, error=one_line(error))
             self._leave_count(entry)
         self._rejected[entry] = time.monotonic() + _REJECTED_AGAIN_S
 
     def wait_for_lock(self, entry: InFlightTask, holder: LockHolder) -> None:
         """Set it aside: another session has locked its row."""
         if entry not in self._locked:
-            self._events.outcome_waits(entry.task_id, entry.task.task_name, str(holder))
+            self._events.warn(
+                "outcome waits for a lock", task=entry.task.task_name, id=entry.task_id, locked_by=str(holder)
+            )
             self._leave_count(entry)
         self._locked[entry] = time.monotonic() + _LOCKED_AGAIN_S
         asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
@@ -262,11 +265,11 @@ class Outbox:
         self.wake.set()
 
     def give_up(self) -> list[str]:
-        """The worker ends: log the tasks whose outcomes are not stored, for any reason, and return their ids."""
+        """Log the tasks whose outcomes are not stored when the worker ends, and return their ids."""
         if self._outcomes:
             self._events.warn("outcomes lost", count=len(self._outcomes), reason="the database did not take them")
         for entry in islice(self._outcomes, _MOST_LOST_NAMED):
-            self._events.outcome_lost(entry.task_id, entry.task.task_name)
+            self._events.error("outcome lost", task=entry.task.task_name, id=entry.task_id)
         return [entry.task_id for entry in self._outcomes]
 
     def has_ended_before(self, moment: float) -> bool:
@@ -274,7 +277,7 @@ class Outbox:
         return any(ended.ended_at <= moment and not self.is_aside(entry) for entry, ended in self._outcomes.items())
 
     def overdue(self) -> list[Token]:
-        """Executions that have ended and could not be stored for some time."""
+        """Return the tokens of outcomes that could not be stored for some time."""
         since = time.monotonic() - _OVERDUE_S
         return [entry.task.token for entry, outcome in self._outcomes.items() if outcome.ended_at < since]
 

@@ -19,23 +19,21 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from horsies.domain.masking import mask
 from horsies.registry import NOT_TASKS
 from horsies.run.contract import ChildFailed
+from horsies.run.events import one_line
 from horsies.run.log_format import Seconds
-from horsies.run.metrics.probes import Phase
+from horsies.run.metrics.worker import Phase
 from horsies.workflow.definition import find_definition, known_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from horsies.app import Horsies
-    from horsies.run.events import Events
     from horsies.run.pool.child import Child
     from horsies.run.pool.child_processes import Children
-    from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.snapshots import Snapshots
+    from horsies.run.worker.task_flow import TaskFlow
 
 
 _NOT_OURS: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -69,13 +67,13 @@ class Watcher:
         self._seen = dict(self._files())
 
     def changed(self) -> list[Path]:
-        """The files that were changed, made or removed since the last call, or since this object was made."""
+        """Return the files that were changed, made or removed since the last call, or since this object was made."""
         now = dict(self._files())
         before, self._seen = self._seen, now
         return sorted(Path(path) for path in before.keys() | now.keys() if before.get(path) != now.get(path))
 
     def _files(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Each with its time and size. Tests are left out, as a worker does not import them."""
+        """Yield each file with its time and size. Tests are left out, as a worker does not import them."""
         waiting = [str(root) for root in self.roots]
         while waiting:
             with suppress(OSError), os.scandir(waiting.pop()) as entries:  # it may have been removed
@@ -106,14 +104,13 @@ _SHARE: Final = 150
 """A scan is followed by a pause of so many times the processor time that it took: below 0.7 % of a core."""
 _SETTLED_S: Final = 0.1
 _MOST_NAMED: Final = 3
+_UNCHANGED: Final = "keeps running the previous code until the next change"
 
 
 class ReloadedWorker(Protocol):
     """The worker, as far as a reload needs it."""
 
-    app: Horsies
-    events: Events
-    claim_rules: ClaimRules
+    flow: TaskFlow
     claimer: Claimer
     children: Children
     snapshots: Snapshots
@@ -127,8 +124,8 @@ class Reloader:
 
     def __init__(self, worker: ReloadedWorker) -> None:
         self._worker = worker
-        self._events = worker.events
-        modules = {task.__module__ for task in worker.app.tasks.values()}
+        self._events = worker.flow.events
+        modules = {task.__module__ for task in worker.flow.app.tasks.values()}
         self._watcher = Watcher(project_roots(modules))
         self._definitions = _definitions()
         self._task = asyncio.create_task(self._run(), name="horsies reload")
@@ -155,7 +152,7 @@ class Reloader:
         return self._watcher.changed(), time.thread_time() - begin
 
     async def _settled(self, changed: set[Path]) -> list[Path]:
-        """An editor writes a file in steps, and a checkout many files: wait until nothing changes any more."""
+        """Wait until nothing changes any more: an editor writes a file in steps, and a checkout many files."""
         more = list(changed)
         while more:
             await asyncio.sleep(_SETTLED_S)
@@ -171,15 +168,16 @@ class Reloader:
         try:
             await self._worker.children.renew(GRACE_S, self._learn)
         except ChildFailed as error:
-            self._events.not_reloaded(files, error.message, "\n".join(error.notes))
+            why = {"traceback": "\n".join(error.notes)} if error.notes else {"reason": error.message}
+            self._events.error(f"not reloaded {files}", now=_UNCHANGED, **why)
         except Exception as error:  # noqa: BLE001 - the next change is to be noticed, whatever went wrong with this one
-            self._events.not_reloaded(files, mask(f"{type(error).__name__}: {error}"), "")
+            self._events.error(f"not reloaded {files}", now=_UNCHANGED, reason=one_line(error))
         else:
             self._events.note(f"reloaded {files} in {Seconds(time.monotonic() - begin)}")
 
     async def _learn(self, child: Child) -> None:
-        """Called when the old children take no more tasks: from now on the worker claims what the new child knows."""
-        worker, rules = self._worker, self._worker.claim_rules
+        """Claim what the new child knows. The old children take no more tasks."""
+        worker, rules = self._worker, self._worker.flow.rules
         before = set(rules.tasks)
         async with worker.claimer.claiming:
             rules.learn(child.facts)
@@ -193,7 +191,7 @@ class Reloader:
         self._warn_of_definitions(child)
 
     def _warn_of_definitions(self, child: Child) -> None:
-        """The worker itself builds sub-workflows, by the definitions that it imported at its start."""
+        """Warn of changed definitions: the worker builds sub-workflows by those that it imported at its start."""
         now = _definitions()
         changed = [key for key in child.definitions if key not in now or self._definitions.get(key) != now[key]]
         if changed:
@@ -203,7 +201,7 @@ class Reloader:
 
 
 def _definitions() -> dict[str, str]:
-    """The source of each workflow definition as its file is now."""
+    """Return the source of each workflow definition as its file is now."""
     linecache.checkcache()
     sources: dict[str, str] = {}
     for key in known_definitions():
@@ -214,7 +212,7 @@ def _definitions() -> dict[str, str]:
 
 
 def _forget_bytecode(changed: Sequence[Path]) -> None:
-    """Python takes bytecode for fresh if size and whole second of its source are the same: two quick edits may be."""
+    """Remove their bytecode, which Python takes for fresh if size and whole second of the source are the same."""
     for path in changed:
         with suppress(OSError):
             Path(importlib.util.cache_from_source(str(path))).unlink()

@@ -1,58 +1,49 @@
-"""A row about this worker every five seconds: its tasks, and the resources it uses."""
+"""What a worker writes about itself and its runs: a row every five seconds, and the progress of runs every second."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import psutil
 
 from horsies import __version__
-from horsies.run.loops import Wake
+from horsies.lifecycle.claim_token import store_progress
 from horsies.run.worker.in_flight import Stage
-from horsies.run.worker.memory import MB, children_memory, container_memory
+from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.worker_states import STOPPED, WorkerSnapshot, sample_queues, write_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from horsies.config.app import AppConfig
-    from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
+
 
 # 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers look back some minutes.
 _NAMES_EVERY = 12
 
 
-class Snapshots:
+class Snapshots(WorkerLoop):
     """The console decides by these rows whether a worker is alive."""
 
     name = "snapshot"
     interval_s = 5.0
-    step_timeout_s = 20.0
 
-    def __init__(
-        self,
-        config: AppConfig,
-        settings: WorkerSettings,
-        identity: Identity,
-        dedicated: DedicatedConnection,
-        flow: TaskFlow,
-        claimer: Claimer,
-        started_at: datetime,
-        task_names: Iterable[str],
-    ) -> None:
-        self.wake = Wake()
-        self._config = config
-        self._settings = settings
-        self._identity = identity
-        self.dedicated = dedicated
-        self._flow = flow
+    def __init__(self, dedicated: DedicatedConnection, flow: TaskFlow, claimer: Claimer, started_at: datetime) -> None:
+        super().__init__(dedicated, flow)
+        self._config = flow.app.config
+        self._settings = flow.settings
+        self._identity = flow.identity
         self._claimer = claimer
         self._started_at = started_at
-        self._task_names = sorted(task_names)
+        self._task_names = sorted(flow.app.tasks)
         self._written = 0
         self._process = psutil.Process()
         self._process.cpu_percent()  # the first call only sets the start of the next measurement
@@ -61,7 +52,7 @@ class Snapshots:
         """The next one says that the worker has stopped."""
 
     def learn(self, task_names: Iterable[str]) -> None:
-        """The application defines other tasks than before; the next row names them."""
+        """Name these tasks in the next row: the application defines others than before."""
         self._task_names = sorted(task_names)
         self._written = 0
 
@@ -110,3 +101,122 @@ class Snapshots:
             largest_child_pid=children.largest_pid,
             child_limit_mb=children.limit_mb,
         )
+
+
+_MOST_AT_ONCE: Final = 1_000
+_PATIENCE_S: Final = 2.0
+"""A thousand reports take 6 ms."""
+
+
+class ProgressWriter(WorkerLoop):
+    """The loop that stores reports; not with the heartbeats, which come twice a minute and must not be held up."""
+
+    name = "progress"
+    interval_s = 1.0
+
+    async def step(self) -> None:
+        for child in self._flow.children:
+            child.read_progress()
+        # The table of reports may be locked. No loop that shares this connection has to wait for that, and no claim.
+        with suppress(TimeoutError), self._flow.progress.to_store() as reports:
+            for begin in range(0, len(reports), _MOST_AT_ONCE):
+                async with asyncio.timeout(_PATIENCE_S), self.dedicated.acquire() as connection:
+                    await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])
+
+
+MB: Final = 1024 * 1024
+_NO_LIMIT: Final = 1 << 60
+"""Version 1 of control groups stores a number near 2^63 where there is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerMemory:
+    used_mb: float
+    limit_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenMemory:
+    """The memory of all children together, and of the one that is nearest to its limit, or uses most."""
+
+    total_mb: float = 0.0
+    largest_mb: float | None = None
+    largest_pid: int | None = None
+    limit_mb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The names under which a version of control groups tells a group's memory."""
+
+    limit: str
+    used: str
+    cache: str
+
+
+_VERSION_1: Final = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_VERSION_2: Final = _Files("memory.max", "memory.current", "inactive_file")
+
+
+def container_memory(
+    membership: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
+) -> ContainerMemory | None:
+    """Return the memory of the control group that has least left, of those that this process is in.
+
+    None where none of them has a limit, and elsewhere than on Linux. A group above may have the lower limit: that of a
+    pod, or of a service.
+    """
+    found = []
+    with suppress(OSError):
+        for group, files in _groups(membership.read_text(encoding="utf-8").splitlines(), mount):
+            with suppress(OSError, ValueError):  # not mounted here, or "max"
+                limit = int((group / files.limit).read_text(encoding="ascii"))
+                used = int((group / files.used).read_text(encoding="ascii")) - _cache(group, files)
+                if 0 < limit < _NO_LIMIT:
+                    found.append(ContainerMemory(used / MB, limit / MB))
+    return min(found, key=lambda one: one.limit_mb - one.used_mb, default=None)
+
+
+def _groups(lines: Iterable[str], mount: Path) -> Iterator[tuple[Path, _Files]]:
+    """Yield the group of this process and all above it; in a container only the outermost may be mounted."""
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root, files = (mount / "memory", _VERSION_1) if controllers else (mount, _VERSION_2)
+        group = root / path.lstrip("/")
+        yield from ((each, files) for each in (group, *group.parents) if each.is_relative_to(root))
+
+
+def _cache(group: Path, files: _Files) -> int:
+    """Return the file cache that the kernel reclaims before it kills a process."""
+    for line in (group / "memory.stat").read_text(encoding="ascii").splitlines():
+        name, _, amount = line.partition(" ")
+        if name == files.cache:
+            return int(amount)
+    return 0
+
+
+def children_memory(pids: Iterable[int]) -> ChildrenMemory:
+    """Return what these processes use, without those that have exited."""
+    total = 0.0
+    shares: list[tuple[float, float, int, float | None]] = []
+    for pid in pids:
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            used, limit_mb = process.memory_info(), _limit_mb(process)
+            total += used.rss / MB
+            counted_mb = used.rss / MB if limit_mb is None else used.vms / MB
+            shares.append((counted_mb / limit_mb if limit_mb else 0.0, counted_mb, pid, limit_mb))
+    if not shares:
+        return ChildrenMemory(total)
+    _, largest_mb, pid, limit_mb = max(shares, key=lambda one: one[:3])
+    return ChildrenMemory(total, largest_mb, pid, limit_mb)
+
+
+def _limit_mb(process: psutil.Process) -> float | None:
+    """Return the limit of its address space (`ulimit -v`), beyond which its allocations fail."""
+    if sys.platform != "linux":
+        return None
+    limit = process.rlimit(psutil.RLIMIT_AS)[0]
+    return limit / MB if 0 < limit < _NO_LIMIT else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -11,25 +12,110 @@ import asyncpg
 
 from horsies.domain.plan import references
 from horsies.lifecycle.claim_token import locked_rows
-from horsies.lifecycle.claiming import large_arguments
+from horsies.lifecycle.claiming import large_arguments, take_back_unlocked, unaccounted
 from horsies.lifecycle.node_tasks import resolved
 from horsies.lifecycle.starting import start
 from horsies.run.guard import clock
 from horsies.run.worker.in_flight import InFlightTask, Stage
+from horsies.run.worker.task_flow import WorkerLoop
+from horsies.store.isolate_bad_rows import is_blocked
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.starting import StartVerdicts
-    from horsies.run.events import Events
     from horsies.run.loops import Outage
     from horsies.run.worker.advancer import Advancer
-    from horsies.run.worker.claim_rules import ClaimRules
-    from horsies.run.worker.lost_claims import LostClaims
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
 
-class Starter:
-    """One statement at a time; tasks that are claimed or get room meanwhile go into the next one."""
+_RELEASE_AGAIN_S = 5.0
+_LOCKED_AGAIN_S = 0.5
+
+
+class LostClaims:
+    """Releases them: the reply of their statement was lost, or another session has locked their row.
+
+    Before the next claim, because only then are all tokens of this worker known. All calls of `release` hold
+    `Claimer.claiming`.
+    """
+
+    def __init__(self, flow: TaskFlow) -> None:
+        self._rules = flow.rules
+        self._flow = flow
+        self._events = flow.events
+        self._due: list[float] = []
+        """When to look for them."""
+
+    @property
+    def is_due(self) -> bool:
+        return bool(self._due) and self._due[0] <= time.monotonic()
+
+    @property
+    def expected(self) -> bool:
+        """True if a reply was just lost, so that no claim may be made before `release_due`."""
+        return len(self._due) > 1
+
+    def after(self, error: BaseException) -> None:
+        """Search for the claims of a failed statement, unless the server has reported that nothing was claimed."""
+        if not is_blocked(error):
+            self.soon()
+
+    def soon(self) -> None:
+        """Look before the next claim, and once more later.
+
+        The lost statement may still be running: the server notices that its connection is closed when it answers.
+        """
+        now = time.monotonic()
+        self._due = [now, now + _RELEASE_AGAIN_S]
+        asyncio.get_running_loop().call_later(_RELEASE_AGAIN_S, self._flow.claim.set)
+
+    def after_locks(self) -> None:
+        """Search later: they are in rows that other sessions have locked."""
+        if not self._due:
+            self._due = [time.monotonic() + _LOCKED_AGAIN_S]
+            asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self._flow.claim.set)
+
+    async def release_due(self, connection: asyncpg.Connection) -> None:
+        """Release them, and tasks that the starter gave up as locked."""
+        returned, locked = await self.release(connection)
+        del self._due[0]
+        if locked:
+            self.after_locks()
+        if returned:
+            reason = "their reply was lost, or their row was locked"
+            self._events.warn("lost claims released", count=len(returned), reason=reason)
+
+    async def release(self, connection: asyncpg.Connection) -> tuple[list[Token], Collection[Token]]:
+        """Release tasks of claims and starts whose reply was lost, or that had to wait for a lock or a cap.
+
+        A row whose execution has ended is not released: the database has lost the commit of its outcome (a standby that
+        was behind took over, or the server crashed with synchronous_commit off), and the outcome is stored again, as
+        soon as the cap has room for its start.
+        """
+        rules, tasks = self._rules, self._flow.tasks
+        waiting: list[Token] = []
+        for task, is_claimed in await unaccounted(connection, rules.worker_id, tasks.tokens()):
+            if not tasks.recent.has_run(task.token):
+                continue
+            if is_claimed:  # its start was lost, too
+                again = rules.start_of(task, os.getpid(), "lost commit")
+                verdicts = await start(connection, rules.worker_id, [again], rules.caps_on_running)
+                waiting += verdicts.waiting
+                if task.token not in verdicts.started:
+                    continue
+            entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
+            tasks.add(entry)
+            self._flow.outbox.commit_lost(entry, tasks.recent.outcome(task.token))
+        kept = [*tasks.tokens(), *waiting]
+        returned, locked = await take_back_unlocked(connection, rules.worker_id, kept)
+        return returned, [*locked, *waiting]
+
+
+class Starter(WorkerLoop):
+    """The loop that starts tasks, one statement at a time; those that come meanwhile go into the next one."""
 
     name = "start"
     interval_s = 5.0
@@ -37,22 +123,17 @@ class Starter:
 
     def __init__(
         self,
-        rules: ClaimRules,
         dedicated: DedicatedConnection,
         flow: TaskFlow,
-        events: Events,
         outage: Outage,
         advancer: Advancer,
         lost_claims: LostClaims,
     ) -> None:
+        super().__init__(dedicated, flow)
         self.wake = flow.start
-        self.dedicated = dedicated
-        self._flow = flow
-        self._events = events
         self._outage = outage
         self._advancer = advancer
         self._lost_claims = lost_claims
-        self._rules = rules
         self._turned_away: list[InFlightTask] = []
         """CLAIMED, and the cap of its queue had no room when it was to start."""
         self._ask_again = False
@@ -72,7 +153,8 @@ class Starter:
     def begin(self, entry: InFlightTask) -> None:
         """Run the user code: its row is RUNNING and names its child."""
         self._events.started(entry)
-        args, kwargs = self._arguments(entry)
+        args, kwargs = entry.large_arguments or (entry.task.args, entry.task.kwargs)
+        entry.large_arguments = None
         if entry.task.is_workflow_task:
             self._advancer.started(entry.task_id)
             if references(kwargs):
@@ -82,7 +164,7 @@ class Starter:
         self._flow.submit(entry, args, kwargs)
 
     def lose(self, entry: InFlightTask) -> None:
-        """An operator took it away, or a sweep while this worker was stalled: stop its code, or do not begin it."""
+        """Stop the code of a task that an operator took away, or a sweep while this worker was stalled."""
         self._events.claim_lost(entry, "beat")
         self._flow.stop(entry)
         if self._unresolved.pop(entry, None) is not None:
@@ -91,7 +173,7 @@ class Starter:
             self._flow.has_room()
 
     def take_all(self) -> list[InFlightTask]:
-        """Everything that has not been started, to be released."""
+        """Drop and return everything that has not been started, to be released."""
         waiting = [*self._waiting[False], *self._waiting[True], *self._turned_away]
         self._turned_away.clear()
         for queue in self._waiting.values():
@@ -111,7 +193,7 @@ class Starter:
             self.wake.set()
 
     async def step(self) -> None:
-        """Once per interval also for tasks that a cap had rejected: a notification may have been lost."""
+        """Start what waits; once per interval also what a cap had rejected: a notification may have been lost."""
         async with self.stepping:
             if self._turned_away and (self._ask_again or time.monotonic() - self._asked >= self.interval_s):
                 self._put_back(self._turned_away)
@@ -127,7 +209,9 @@ class Starter:
     async def _start(self, batch: list[InFlightTask]) -> None:
         try:
             connection = await self.dedicated.ready()
-            await self._fetch_large(connection, batch)
+            for entry in batch:  # nothing for a stale token, which the start reports, too
+                if entry.task.large and entry.large_arguments is None:
+                    entry.large_arguments = await large_arguments(connection, entry.task.token)
             self._ask_again, self._asked = False, time.monotonic()
             sent_at = clock()
             verdicts = await self._started_unlocked(connection, batch)
@@ -154,7 +238,7 @@ class Starter:
             self.wake.set()
 
     async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
-        """Rows that another session has locked are given up and leave the batch: their slot is for other tasks."""
+        """Start the batch without rows that another session has locked: their slots are for other tasks."""
         try:
             async with self.dedicated.briefly():
                 return await self._ask(connection, batch)
@@ -165,7 +249,8 @@ class Starter:
                 raise  # the table is locked, or the row lock has ended: tried again in a moment
         for entry in [entry for entry in batch if entry.task.token in locked]:
             batch.remove(entry)
-            self._events.start_waits(entry.task_id, entry.task.task_name, str(locked[entry.task.token]))
+            holder = str(locked[entry.task.token])
+            self._events.warn("start waits for a lock", task=entry.task.task_name, id=entry.task_id, locked_by=holder)
             self._leave_child(entry)
             self._flow.tasks.drop(entry)
         self._lost_claims.after_locks()
@@ -192,16 +277,6 @@ class Starter:
                 entry.child = child
                 batch.append(entry)
         return batch
-
-    async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
-        """The arguments that the claim left in the table; nothing for a stale token, which the start reports, too."""
-        for entry in batch:
-            if entry.task.large and entry.large_arguments is None:
-                entry.large_arguments = await large_arguments(connection, entry.task.token)
-
-    def _arguments(self, entry: InFlightTask) -> tuple[str | None, str | None]:
-        fetched, entry.large_arguments = entry.large_arguments, None
-        return (entry.task.args, entry.task.kwargs) if fetched is None else fetched
 
     def _abandon(self, entry: InFlightTask, verdicts: StartVerdicts) -> None:
         self._leave_child(entry)

@@ -15,8 +15,8 @@ from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.domain.trace import trace_of
 from horsies.lifecycle.children import TooDeepError, fail_child, read_child, ready_children, start_child
-from horsies.run.loops import Wake
-from horsies.run.threads import TooManyHangError, in_thread
+from horsies.run.threads import build_in_thread
+from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 from horsies.workflow.subworkflow_plan import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.children import ReadyChild
-    from horsies.run.events import Events
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 CHANNEL = "horsies_workflow_ready"
 _BATCH = 100
-_LONGEST_BUILD_S = 30.0
 # A build that takes longer runs beside the next ones: one that hangs would block all others.
 _PATIENCE_S = 0.25
 _MOST_SLOW = 32
@@ -49,7 +47,7 @@ _LOCKED_AGAIN_S = 1.0
 _SPREAD_S = 0.05
 
 
-class SubworkflowBuilder:
+class SubworkflowBuilder(WorkerLoop):
     """Builds the child workflows of READY nodes: after a notification, and at intervals, since one may be missed.
 
     The node stays READY until its child is stored, in one transaction. If a worker dies before that, another one builds
@@ -60,12 +58,9 @@ class SubworkflowBuilder:
     interval_s = _FOR_OTHERS_S
     step_timeout_s = 60.0
 
-    def __init__(self, app: Horsies, dedicated: DedicatedConnection, events: Events, flow: TaskFlow) -> None:
-        self.wake = Wake()
-        self.dedicated = dedicated
-        self._app = app
-        self._events = events
-        self._flow = flow
+    def __init__(self, dedicated: DedicatedConnection, flow: TaskFlow) -> None:
+        super().__init__(dedicated, flow)
+        self._app = flow.app
         self._building: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._left_until: dict[tuple[str, int], float] = {}
         """Nodes whose definition is not known here, left to other workers for a while."""
@@ -73,7 +68,7 @@ class SubworkflowBuilder:
         """Nodes of families that another session had locked when their child was to start."""
 
     def notice(self) -> None:
-        """A node was announced."""
+        """Wake up for an announced node."""
         delay_s = random.uniform(0.0, _SPREAD_S)  # noqa: S311 - spreads load, guards nothing
         asyncio.get_running_loop().call_later(delay_s, self.wake.set)
 
@@ -136,13 +131,11 @@ class SubworkflowBuilder:
 async def plan_in_thread(app: Horsies, child: ReadyChild) -> WorkflowPlan:
     """Build its definition, for as long as a worker waits for user code."""
     build = partial(child_plan, app, child.definition_key, child.kwargs_json)
+    what = f"the definition {child.definition_key!r}"
     try:
-        return await in_thread(build, name=child.definition_key, longest_s=_LONGEST_BUILD_S, most_hanging=_MOST_HANGING)
-    except TooManyHangError as error:
-        raise BuildFailed(f"the definition {child.definition_key!r} is not built any more: {error}") from None
-    except TimeoutError:
-        message = f"the definition {child.definition_key!r} was not built within {_LONGEST_BUILD_S:g} s"
-        raise BuildFailed(message) from None
+        return await build_in_thread(build, name=child.definition_key, what=what, most_hanging=_MOST_HANGING)
+    except TimeoutError as error:
+        raise BuildFailed(str(error)) from None
 
 
 async def build_child(
@@ -184,7 +177,7 @@ async def _start(acquire: Acquire, child: ReadyChild, plan: WorkflowPlan) -> Non
 
 
 def _refusal_of(child: ReadyChild, error: ChildPlanError) -> str:
-    """The result of a node whose child cannot be built."""
+    """Return the result of a node whose child cannot be built."""
     if isinstance(error, UnknownDefinition):
         code = OperationalErrorCode.SUBWORKFLOW_LOAD_FAILED
     elif isinstance(error, BuildFailed):

@@ -126,7 +126,7 @@ def elections(
     upkeep: DedicatedConnection,
     dedicated: Callable[[str], DedicatedConnection],
 ) -> list[Election]:
-    """The elections that a worker with these settings offers."""
+    """Return the loops of the periodic jobs, for a worker with these settings."""
     rules, done = rules_of(config, events), events.sweep_ended
     prune, prune_s = [Retention(config, events)], _PRUNE_TIMEOUT_S
     return [
@@ -136,7 +136,7 @@ def elections(
 
 
 def rules_of(config: RecoveryConfig, events: Events) -> list[PeriodicJob]:
-    """The rules that a worker with these settings sweeps by: those that are switched on."""
+    """Return the rules that are switched on."""
     rules: list[PeriodicJob] = []
     if config.auto_requeue_stale_claimed:
         rules.append(StaleClaims(config, events))

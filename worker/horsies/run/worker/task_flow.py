@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from horsies.domain.trace import run_context
 from horsies.run.contract import Job, task_id_of
 from horsies.run.loops import Wake
-from horsies.run.pool.output_rings import OutputRings
-from horsies.run.worker.in_flight import InFlightTasks
+from horsies.run.pool.output import OutputRings
+from horsies.run.settings import Identity
+from horsies.run.worker.claim_rules import ClaimRules
+from horsies.run.worker.in_flight import InFlightTasks, ProgressBook
 from horsies.run.worker.outbox import Outbox
-from horsies.run.worker.progress_writer import ProgressBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from horsies.run.contract import ChildExit, ChildResult, LogRecord, Stream
     from horsies.run.events import Events
     from horsies.run.pool.child import Child
-    from horsies.run.settings import Identity, WorkerSettings
-    from horsies.run.worker.claim_rules import ClaimRules
+    from horsies.run.settings import WorkerSettings
     from horsies.run.worker.in_flight import InFlightTask
+    from horsies.store.dedicated_connection import DedicatedConnection
 
 _SHORT_WORK_S = 0.02  # a child gets this much work ahead, estimated from the durations of its tasks so far
 _DEEPEST = 32
@@ -39,20 +40,19 @@ class TaskFlow:
     `claim` and `start` wake the loops that claim and start; `quiet` is set when something in flight was settled.
     """
 
-    def __init__(
-        self, app: Horsies, settings: WorkerSettings, rules: ClaimRules, identity: Identity, events: Events
-    ) -> None:
+    def __init__(self, app: Horsies, settings: WorkerSettings, events: Events) -> None:
+        self.app, self.settings, self.events, self.identity = app, settings, events, Identity()
+        self.rules = ClaimRules(app, settings, self.identity)
         self.claim, self.start, self.quiet = Wake(), Wake(), Wake()
         self.when_enqueued: list[Callable[[], None]] = []
         """Called when tasks may have become claimable, in any queue."""
         self.tasks = InFlightTasks()
         self.outputs, self.progress = OutputRings(), ProgressBook()
-        self.outbox = Outbox(identity, self.tasks, self.outputs, app.config.failed_output_bytes, events)
-        self._claims_on_end = rules.claims_on_end
+        self.outbox = Outbox(self.identity, self.tasks, self.outputs, app.config.failed_output_bytes, events)
+        self._claims_on_end = self.rules.claims_on_end
         self._prefetch = app.config.prefetch_buffer
         self._async_concurrency = settings.async_concurrency
         self._traced = app.tracing is not None
-        self._events = events
         self._loads: dict[Child, list[int]] = {}
         """How many slots of each living child are taken, reserved ones included: by plain tasks, by async tasks."""
         self._submitted: dict[str, InFlightTask] = {}
@@ -65,12 +65,12 @@ class TaskFlow:
     # Signals
 
     def has_room(self) -> None:
-        """A slot, or room under a limit, may have become free."""
+        """Wake the loops that claim and start: a slot, or room under a limit, may have become free."""
         self.claim.set()
         self.start.set()
 
     def enqueued(self) -> None:
-        """Tasks may have become claimable, in any queue."""
+        """Call them: tasks may have become claimable, in any queue."""
         for notice in self.when_enqueued:
             notice()
 
@@ -108,7 +108,7 @@ class TaskFlow:
             self._loads[child][is_async] -= 1
 
     def _freest(self, *, is_async: bool) -> Child | None:
-        """The child that should get the next task; None while all are busy.
+        """Return the child that should get the next task; None while all are busy.
 
         A child gets a second task only while it finishes its tasks in a few milliseconds: then a task does not wait for
         a round trip to the worker. With prefetch_buffer=0 it gets one only when it is idle. One that has run
@@ -150,7 +150,7 @@ class TaskFlow:
             self.stop(entry)
 
     def take_unbegun(self) -> list[InFlightTask]:
-        """Tasks that are RUNNING without a child: the last one ended before their user code began."""
+        """Take tasks that are RUNNING without a child: the last one ended before their user code began."""
         unbegun = list(self._without_child)
         self._without_child.clear()
         for entry in unbegun:
@@ -172,14 +172,14 @@ class TaskFlow:
     # Reports of the children
 
     def joined(self, child: Child) -> None:
-        """A child is ready for jobs."""
+        """Give jobs to a child that is ready."""
         self._loads[child] = [0, 0]
         child.hold_results(self._throttled)
         self._find_children()
         self.has_room()
 
     def ended(self, child: Child, key: str, result: ChildResult) -> None:
-        """A job has ended: its outcome is to be stored, and its slot is free."""
+        """Put the outcome of a job into the outbox, and free its slot."""
         entry = self._submitted.pop(key, None)
         if entry is None:
             return
@@ -194,10 +194,10 @@ class TaskFlow:
             self.claim.set()
 
     def exited(self, child: Child, end: ChildExit) -> None:
-        """The tasks that ran in it have crashed; those that had not begun go to another child."""
+        """Count the tasks that ran in it as crashed; those that had not begun go to another child."""
         if self._loads.pop(child, None) is None:
             return  # it has not taken over yet
-        self._events.child_exited(child.spec.index, child.pid, end.reason, len(end.started))
+        self.events.child_exited(child.spec.index, child.pid, end.reason, len(end.started))
         died = [entry for key in end.started if (entry := self._submitted.pop(key, None)) is not None]
         for entry in died:
             self.outputs.ended(entry.task.token)
@@ -210,7 +210,7 @@ class TaskFlow:
         entry = None if key is None else self._submitted.get(key)
         if entry is not None:
             self.outputs.add(entry.task.token, stream, line)
-        self._events.output(child.spec.index, None if key is None else task_id_of(key), stream, line)
+        self.events.output(child.spec.index, None if key is None else task_id_of(key), stream, line)
 
     def logged(self, child: Child, key: str | None, record: LogRecord) -> None:
         entry = None if key is None else self._submitted.get(key)
@@ -220,12 +220,26 @@ class TaskFlow:
             for line in (text if traceback is None else f"{text}\n{traceback}").splitlines():
                 self.outputs.add(entry.task.token, "stderr" if level >= logging.WARNING else "stdout", line)
         name = None if entry is None else entry.task.task_name
-        self._events.child_log(child.spec.index, None if key is None else task_id_of(key), name, record)
+        self.events.child_log(child.spec.index, None if key is None else task_id_of(key), name, record)
 
     def reported(self, key: str, reading: Reading) -> None:
         entry = self._submitted.get(key)
         if entry is not None:
             self.progress.heard(entry, reading)
+
+
+class WorkerLoop:
+    """A loop of the worker, with its connection and what it shares with the others."""
+
+    step_timeout_s = 20.0
+
+    def __init__(self, dedicated: DedicatedConnection, flow: TaskFlow) -> None:
+        self.dedicated = dedicated
+        self.wake = Wake()
+        self._flow = flow
+        self._events = flow.events
+        self._rules = flow.rules
+        self._worker_id = flow.identity.worker_id
 
 
 def _how(entry: InFlightTask, end: ChildExit, died: list[InFlightTask]) -> str:

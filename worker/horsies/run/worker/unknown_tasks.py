@@ -12,17 +12,15 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.claiming import ClaimRequest, claim
 from horsies.lifecycle.starting import start
 from horsies.run.contract import ChildResult
-from horsies.run.loops import Wake
 from horsies.run.worker.in_flight import InFlightTask, Stage
+from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     import asyncpg
 
     from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.run.events import Events
     from horsies.run.worker.advancer import Advancer
-    from horsies.run.worker.claim_rules import ClaimRules
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
@@ -32,48 +30,33 @@ _SETTLE_S = 0.5  # known tasks have been claimed by then, so that the query need
 _SELDOM_S = 60.0
 
 
-class UnknownTasks:
+class UnknownTasks(WorkerLoop):
     """The loop that logs each such name once, and leaves or fails the tasks, as configured.
 
     To be failed they are claimed, started and finished like any task, so that caps, tokens and history stay valid.
     """
 
     name = "unknown_tasks"
-    step_timeout_s = 20.0
 
-    def __init__(
-        self,
-        rules: ClaimRules,
-        dedicated: DedicatedConnection,
-        claimer: Claimer,
-        flow: TaskFlow,
-        advancer: Advancer,
-        events: Events,
-        *,
-        app_name: str,
-        fail: bool,
-    ) -> None:
-        self.wake = Wake()
-        self.interval_s = claimer.interval_s if fail else _SELDOM_S
-        self.dedicated = dedicated
-        self._rules = rules
+    def __init__(self, dedicated: DedicatedConnection, flow: TaskFlow, claimer: Claimer, advancer: Advancer) -> None:
+        super().__init__(dedicated, flow)
+        config, settings = flow.app.config, flow.settings
+        self._fail = (settings.unknown_tasks or config.unknown_tasks) == "fail"
+        self.interval_s = claimer.interval_s if self._fail else _SELDOM_S
         self._claimer = claimer
-        self._flow = flow
         self._advancer = advancer
-        self._events = events
-        self._app_name = app_name
-        self._fail = fail
+        self._app_name = settings.locator
         self._logged: set[str] = set()
         self._waiting: list[InFlightTask] = []
         self._alarm: asyncio.TimerHandle | None = None
 
     def notice(self) -> None:
-        """A task may have been enqueued: check soon, once for all tasks that arrive until then."""
+        """Check soon, once for all tasks that arrive until then: one may have been enqueued."""
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_SETTLE_S, self.wake.set)
 
     def take_all(self) -> list[InFlightTask]:
-        """Claimed tasks that are not started, to be released."""
+        """Take claimed tasks that are not started, to be released."""
         waiting, self._waiting = self._waiting, []
         return waiting
 

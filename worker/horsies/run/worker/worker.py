@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from horsies.domain.masking import mask
+from horsies.app_checks import checked
+from horsies.domain.errors import ConfigurationError, ErrorCode, MultipleValidationErrors, ValidationReport
 from horsies.hooks import WorkerStarted, WorkerStopped
 from horsies.run.contract import ChildSpec, LeaseTerms
+from horsies.run.events import Events, one_line
 from horsies.run.loops import Loop, Supervisor
-from horsies.run.metrics.probes import Phase, Probes
+from horsies.run.metrics.worker import Phase, Probes
 from horsies.run.pool.child_processes import Children
 from horsies.run.scheduler import ScheduleLoop
-from horsies.run.serve import wait_for_database
-from horsies.run.settings import Identity, WorkerSettings
+from horsies.run.serve import Service, wait_for_database
+from horsies.run.settings import WorkerSettings
 from horsies.run.worker.advancer import Advancer
 from horsies.run.worker.beats import Beats
-from horsies.run.worker.claim_rules import ClaimRules
 from horsies.run.worker.claimer import Claimer
 from horsies.run.worker.finisher import Finisher
 from horsies.run.worker.hook_threads import Hooks
 from horsies.run.worker.in_flight import Stage
-from horsies.run.worker.looks import CHANNEL as LOOK_CHANNEL, Looks
-from horsies.run.worker.lost_claims import LostClaims
-from horsies.run.worker.orders import CHANNEL, Orders
-from horsies.run.worker.progress_writer import ProgressWriter
+from horsies.run.worker.orders import LOOKS_CHANNEL, ORDERS_CHANNEL, Looks, Orders
 from horsies.run.worker.reload import Reloader
-from horsies.run.worker.snapshots import Snapshots
-from horsies.run.worker.starter import Starter
+from horsies.run.worker.snapshots import ProgressWriter, Snapshots
+from horsies.run.worker.starter import LostClaims, Starter
 from horsies.run.worker.subworkflow_builder import CHANNEL as READY_CHANNEL, SubworkflowBuilder
 from horsies.run.worker.sweeper import elections
 from horsies.run.worker.task_flow import TaskFlow
@@ -42,10 +42,11 @@ from horsies.store.pool import CONNECTION_ERRORS
 from horsies.task.scheduled import schedules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
+    from types import ModuleType
 
     from horsies.app import Horsies
-    from horsies.run.events import Events
+
 
 _TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
 _DEDICATED = ("claim", "start", "finish", "advance", "beat", "upkeep")
@@ -57,20 +58,19 @@ _STORE_HURRIED_S = 3.0
 _HOOKS_S = 2.0
 
 
-class Worker:
+class Worker(Service):
     """Claims, runs and finishes tasks from start() to stop()."""
 
     def __init__(self, app: Horsies, settings: WorkerSettings, events: Events) -> None:
         self.app = app
         self.settings = settings
         self.events = events
-        self.identity = Identity()
-        self.claim_rules = ClaimRules.of(app, settings, self.identity)
         self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
-        self.flow = TaskFlow(app, settings, self.claim_rules, self.identity, events)
+        self.flow = TaskFlow(app, settings, events)
+        self.identity = self.flow.identity
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
-        self._supervisor = Supervisor(app.config.resilience, events)
+        self.loops = Supervisor(app.config.resilience, events)
         self._hurry = asyncio.Event()
         self._hooks: Hooks | None = None
         self.dedicated: list[DedicatedConnection] = []
@@ -102,7 +102,7 @@ class Worker:
             schedules = ScheduleLoop(self.schedules, self._dedicate("schedule"), self.events, self.identity, interval_s)
             self._resources.push_async_callback(schedules.leave)
             loops.append(schedules)
-        self._supervisor.start(loops)
+        self.loops.start(loops)
         for text in self.warnings:
             self.events.warn("server setting", reason=text)
         self.phase = Phase.RUNNING
@@ -116,24 +116,13 @@ class Worker:
         """The number of its connections to PostgreSQL; one more while it sweeps, and one while it prunes."""
         return len(_DEDICATED) + (0 if self.behind_pooler else 1) + bool(self.schedules)
 
-    @property
-    def stuck(self) -> dict[str, float]:
-        """The loops that are stuck, and for how many seconds."""
-        return self._supervisor.stuck()
-
-    @property
-    def loops(self) -> Supervisor:
-        """The supervisor, to be read only: which loops there are, when they succeeded, whether they hold back."""
-        return self._supervisor
-
     async def abort(self) -> None:
-        """Release the resources of a start() that failed half-way."""
         if self._hooks is not None:
             await self._hooks.close(0.0)
         await self._resources.aclose()
 
     def hurry(self) -> None:
-        """The second signal: stop running tasks now."""
+        """Stop running tasks now: a second signal has come."""
         self._hurry.set()
         self.flow.quiet.set()
 
@@ -141,14 +130,16 @@ class Worker:
         """Stop claiming, release claims, drain while beats go on, interrupt the rest, store every outcome."""
         self.phase = Phase.STOPPING
         begin, times = time.monotonic(), self.settings.stop_times
-        self._supervisor.hasten()
+        self.loops.hasten()
         await self._stop_claiming()
         await self.give_back()
         await self._drain(begin + times.drain_s)
         if self.flow.tasks.count(Stage.RUNNING):
             await self._interrupt(times.stop_task_s)
         self.flow.outbox.offer_rejected()
-        await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
+        outbox, advancer = self.flow.outbox, self.advancer
+        stored_by = begin + times.store_s
+        await self._until(lambda: outbox.pending + advancer.pending == 0, stored_by, hurried=_STORE_HURRIED_S)
         self.lost = self.flow.outbox.give_up()
         hooks, who = self._hooks, self.identity
         if hooks is not None:
@@ -161,7 +152,7 @@ class Worker:
         """End the loops, write the last snapshot, close all connections; after `end`, do not wait for an answer."""
         try:
             async with asyncio.timeout(end - time.monotonic()):
-                await self._supervisor.stop_all()
+                await self.loops.stop_all()
                 await self.give_back()
                 await self._store_last_snapshot()
                 await self.children.close(_GOODBYE_S)
@@ -177,49 +168,11 @@ class Worker:
 
     def _wire(self) -> None:
         """Make the parts, each with those that it uses: no part knows one that is made after it."""
-        config, events, who, flow, rules = self.app.config, self.events, self.identity, self.flow, self.claim_rules
+        flow, outage = self.flow, self.loops.outage
         dedicated = {role: self._dedicate(role) for role in _DEDICATED}
-        outage = self._supervisor.outage
-        self.children = Children(self._child_spec(), self.settings.processes, flow, events)
-        self.subworkflow_builder = SubworkflowBuilder(self.app, dedicated["advance"], events, flow)
-        self._resources.push_async_callback(self.subworkflow_builder.close)
-        self.advancer = Advancer(dedicated["advance"], events, flow, self.subworkflow_builder)
-        self.lost_claims = LostClaims(rules, flow, events)
-        starter = self.starter = Starter(
-            rules, dedicated["start"], flow, events, outage, self.advancer, self.lost_claims
-        )
-        poll_s = config.resilience.notify_poll_interval_ms / 1000
-        self.claimer = Claimer(rules, dedicated["claim"], flow, starter, self.lost_claims, poll_s=poll_s, outage=outage)
-        self.finisher = Finisher(rules, dedicated["finish"], flow, events, self.claimer, starter, self.advancer)
-        self.beats = Beats(config, who, dedicated["beat"], flow, starter, events)
-        outage.watch(flow.outbox.has_ended_before, self.beats.beat_now, flow.has_room)
-        self._wire_upkeep(dedicated["upkeep"])
-        flow.when_enqueued += self.claimer.notice, self.unknown_tasks.notice
-
-    def _wire_upkeep(self, dedicated: DedicatedConnection) -> None:
-        """The loops that are not on the path of a task."""
-        config, events, who, flow = self.app.config, self.events, self.identity, self.flow
-        self.snapshots = Snapshots(
-            config, self.settings, who, dedicated, flow, self.claimer, self.started_at, self.app.tasks
-        )
-        self.unknown_tasks = UnknownTasks(
-            self.claim_rules,
-            dedicated,
-            self.claimer,
-            flow,
-            self.advancer,
-            events,
-            app_name=self.settings.locator,
-            fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
-        )
-        self.orders = Orders(who, dedicated, self.claimer, self.starter, self.lost_claims, flow, events)
-        self.looks = Looks(config, who, dedicated, flow, polls=self.behind_pooler)
-        self.progress_writer = ProgressWriter(who, dedicated, flow)
-        self.elections = elections(config.recovery, events, who, dedicated, self._dedicate)
-
-    def _child_spec(self) -> ChildSpec:
+        upkeep = dedicated["upkeep"]
         config, settings = self.app.config, self.settings
-        return ChildSpec(
+        spec = ChildSpec(
             locator=settings.locator,
             database_url=config.broker.database_url,
             index=0,
@@ -229,6 +182,23 @@ class Worker:
             log_level=self.events.child_level,
             terms=LeaseTerms.of(config.recovery),
         )
+        self.children = Children(spec, self.settings.processes, flow, self.events)
+        self.subworkflow_builder = SubworkflowBuilder(dedicated["advance"], flow)
+        self._resources.push_async_callback(self.subworkflow_builder.close)
+        self.advancer = Advancer(dedicated["advance"], flow, self.subworkflow_builder)
+        self.lost_claims = LostClaims(flow)
+        self.starter = Starter(dedicated["start"], flow, outage, self.advancer, self.lost_claims)
+        self.claimer = Claimer(dedicated["claim"], flow, self.starter, self.lost_claims, outage)
+        self.finisher = Finisher(dedicated["finish"], flow, self.claimer, self.starter, self.advancer)
+        self.beats = Beats(dedicated["beat"], flow, self.starter)
+        outage.watch(flow.outbox.has_ended_before, self.beats.beat_now, flow.has_room)
+        self.snapshots = Snapshots(upkeep, flow, self.claimer, self.started_at)
+        self.unknown_tasks = UnknownTasks(upkeep, flow, self.claimer, self.advancer)
+        self.orders = Orders(upkeep, flow, self.claimer, self.starter, self.lost_claims)
+        self.looks = Looks(upkeep, flow, polls=self.behind_pooler)
+        self.progress_writer = ProgressWriter(upkeep, flow)
+        self.elections = elections(config.recovery, self.events, self.identity, upkeep, self._dedicate)
+        flow.when_enqueued += self.claimer.notice, self.unknown_tasks.notice
 
     def _dedicate(self, role: str) -> DedicatedConnection:
         durable = self.app.config.broker.durable
@@ -250,14 +220,14 @@ class Worker:
         )
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", partial(self._notified, queue))
-        listener.add(CHANNEL, self._orders_changed)
-        listener.add(LOOK_CHANNEL, self._look_requested)
+        listener.add(ORDERS_CHANNEL, self._orders_changed)
+        listener.add(LOOKS_CHANNEL, self._look_requested)
         listener.add(READY_CHANNEL, lambda _payload: self.subworkflow_builder.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
 
     def _notified(self, queue: str, payload: str) -> None:
-        """The payload is the id of a new task, or `capacity:` with the reason for which there is room or work."""
+        """Wake loops by a payload: the id of a new task, or `capacity:` with the reason why there is room or work."""
         if payload.startswith("capacity:") and payload not in _TASKS_ARE_BACK:
             self.claimer.notice_room(queue)
             self.starter.retry_waiting()
@@ -266,34 +236,33 @@ class Worker:
             self.unknown_tasks.notice()
 
     def _orders_changed(self, worker_id: str) -> None:
-        """An operator has changed the orders or the tasks of this worker."""
+        """Read the orders, and beat: an operator has changed them, or tasks of this worker."""
         if worker_id == self.identity.worker_id:
             self.orders.wake.set()
             self.beats.beat_now()
 
     def _look_requested(self, worker_id: str) -> None:
-        """An operator wants to see what a task of this worker is doing."""
         if worker_id == self.identity.worker_id:
             self.looks.wake.set()
 
     def _check_everything(self) -> None:
-        """Notifications may have been missed."""
+        """Wake every loop: notifications may have been missed."""
         self.flow.enqueued()
         self._orders_changed(self.identity.worker_id)
         self.looks.wake.set()
         self.subworkflow_builder.notice()
 
     async def _stop_claiming(self) -> None:
-        """A claim that is under way is completed first, unless the database hangs.
+        """Stop claiming. A claim that is under way is completed first, unless the database hangs.
 
         If cancelled, it may be made all the same, and its tasks stay RUNNING without a child until they are released.
         """
-        await self._supervisor.stop("orders")  # first: if not drained by an order, it would resume claiming
+        await self.loops.stop("orders")  # first: if not drained by an order, it would resume claiming
         self.claimer.draining = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_CLAIM_S), self.claimer.claiming:
-                await self._supervisor.stop("claim")
-        await self._supervisor.stop("claim", "unknown_tasks")
+                await self.loops.stop("claim")
+        await self.loops.stop("claim", "unknown_tasks")
 
     async def give_back(self) -> None:
         """Release tasks that have not started, and those of a statement whose reply this worker did not wait for.
@@ -309,8 +278,7 @@ class Worker:
                 returned, locked = await self.lost_claims.release(await dedicated.ready())
         except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
             dedicated.discard()
-            words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-            self.events.warn("claims not released", error=mask(words))
+            self.events.warn("claims not released", error=one_line(error))
         else:
             if returned:
                 self.events.note("claims released", claimed=len(returned))
@@ -318,7 +286,7 @@ class Worker:
                 self.events.warn("claims not released", locked=len(locked))
 
     async def _store_last_snapshot(self) -> None:
-        """A last snapshot: otherwise consoles show a worker that was stopped as late, and then as lost.
+        """Store a last snapshot: otherwise consoles show a worker that was stopped as late, and then as lost.
 
         And how far the tasks came that have just ended.
         """
@@ -347,9 +315,6 @@ class Worker:
         for entry in self.flow.take_unbegun():
             self.flow.outbox.interrupted(entry, began=False)
 
-    def _is_stored(self) -> bool:
-        return self.flow.outbox.pending + self.advancer.pending == 0
-
     async def _until(self, done: Callable[[], bool], end: float, *, hurried: float = 0.0) -> None:
         """Wait until `done`, checked whenever an outcome was stored; `hurried`: the time after a second signal."""
         begin = time.monotonic()
@@ -358,3 +323,53 @@ class Worker:
             if left <= 0:
                 return
             await self.flow.quiet.wait(min(left, 0.5))
+
+
+@asynccontextmanager
+async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Worker]:
+    """Start a worker in the running loop, and stop it as SIGTERM would at the end of the block.
+
+    MultipleValidationErrors for an application that `horsies check` refuses, before anything is claimed.
+    """
+    if errors := checked(app, live=False, located_in=next((module for module, _ in _variables(app)), None)).errors:
+        raise MultipleValidationErrors(ValidationReport(tuple(errors)))
+    settings = {"locator": settings.pop("locator", None) or locator_of(app), **settings}
+    worker = Worker(app, WorkerSettings(**settings), Events())
+    try:
+        await worker.start()
+    except BaseException:
+        await worker.abort()
+        raise
+    try:
+        yield worker
+    finally:
+        await worker.stop()
+
+
+def locator_of(app: Horsies) -> str:
+    """Return how a child finds this application: by the module that holds it, else by the file of the program itself.
+
+    That file may well start a server when it is imported.
+    """
+    variables = _variables(app)
+    for module, attribute in variables:
+        if module.__name__ != "__main__":
+            return f"{module.__name__}:{attribute}"
+    for module, attribute in variables:
+        if file := getattr(module, "__file__", None):
+            return f"{Path(file).absolute()}:{attribute}"
+    raise ConfigurationError(
+        "no module holds this application in a variable, so child processes could not import it",
+        code=ErrorCode.CLI_INVALID_ARGS,
+        help_text='assign it at the top of a module, or say where it is: app.run_worker(locator="shop.tasks:app")',
+    )
+
+
+def _variables(app: Horsies) -> list[tuple[ModuleType, str]]:
+    """Return the variables of modules that hold it."""
+    return [
+        (module, attribute)
+        for module in list(sys.modules.values())
+        for attribute, value in list(getattr(module, "__dict__", {}).items())
+        if value is app
+    ]

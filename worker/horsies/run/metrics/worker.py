@@ -1,28 +1,43 @@
-"""The counters and measurements of one worker, and the page of a scrape.
+"""The metrics of one worker, and its answers to probes: /metrics, /healthz and /readyz.
 
-It is kept in the worker's own process, so that restarts of its children lose nothing. A task costs it two histograms'
-additions and one counter's; everything else is read at the scrape.
+They are kept in the worker's own process, so that restarts of its children lose nothing. A task costs it two
+histograms' additions and one counter's; everything else is read at the scrape.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
+import time
+from enum import StrEnum
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from horsies import __version__
 from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.masking import mask
 from horsies.run.contract import TASK_INTERRUPTED, TASK_TIMEOUT
 from horsies.run.events import Observer
-from horsies.run.metrics.exposition import OTHER, Histogram, Metric, MetricsPage, TaskSeries
+from horsies.run.metrics.exposition import CONTENT_TYPE, OTHER, Histogram, Metric, MetricsPage, TaskSeries
+from horsies.run.metrics.http import Address, HttpServer, Reply
+from horsies.run.worker.in_flight import Stage
+from horsies.store.pool import CONNECTION_ERRORS
+from horsies.store.schema import SchemaError, require_current
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from contextlib import AsyncExitStack
     from datetime import datetime
 
     from horsies.run.events import TaskEnd
+    from horsies.run.loops import Supervisor
+    from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.in_flight import InFlightTask
+    from horsies.run.worker.snapshots import Snapshots
+    from horsies.run.worker.task_flow import TaskFlow
+    from horsies.store.dedicated_connection import DedicatedConnection
+
 
 MOST_SERIES: Final = 100
 """Pairs of a task and a queue that have series of their own, about 40 lines of a page each; all others are `other`."""
@@ -196,7 +211,7 @@ class WorkerMetrics(Observer):
         self._sweeps.setdefault(sweep.partition(" ")[0], Histogram(_SWEEP_S)).observe(seconds)
 
     def swept(self, text: str, counts: Mapping[str, Any]) -> None:
-        """The counts of the log record of a sweep: of retention by table, and whether it got through."""
+        """Count what a sweep changed; retention counts by table, and says whether it is complete."""
         if text == "pruned":
             self.count(SWEPT, "pruned", number=sum(counts.values()) - counts["complete"])
         for change in _CHANGES & counts.keys():
@@ -206,7 +221,7 @@ class WorkerMetrics(Observer):
         return self._tasks.setdefault(self._labels(entry), TaskSeries(_WAIT_S, _RUN_S))
 
     def _labels(self, entry: InFlightTask) -> tuple[str, str]:
-        """A name that is not registered is any text from the table, and there may be any number of them."""
+        """Return the labels of its task; names that are not registered, any number of them, share `other`."""
         key = entry.task.task_name, entry.task.queue_name
         if key not in self._tasks:
             if key[0] not in self._known or len(self._tasks) >= MOST_SERIES:
@@ -215,7 +230,6 @@ class WorkerMetrics(Observer):
         return key
 
     def page(self) -> MetricsPage:
-        """Return what has been counted so far."""
         page = MetricsPage()
         page.add(BUILD, 1, __version__, platform.python_version())
         for labels, series in self._tasks.items():
@@ -232,3 +246,116 @@ class WorkerMetrics(Observer):
             page.add_histogram(SWEEPS, histogram, rule)
         page.add(CPU, sum(os.times()[:2]))
         return page
+
+
+_SILENT_S: Final = 15.0
+"""The snapshot loop writes every 5 s: two in a row are missing."""
+_SCHEMA_EVERY_S: Final = 30.0
+_SCHEMA_WITHIN_S: Final = 2.0
+
+
+class Phase(StrEnum):
+    STARTING = "starting: waiting for the database, then for the children"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class Probed(Protocol):
+    """The worker, as far as it is shown here. Its parts are there as soon as it no longer starts."""
+
+    phase: Phase
+    started_at: datetime
+    flow: TaskFlow
+    claimer: Claimer
+    snapshots: Snapshots
+    dedicated: list[DedicatedConnection]
+    loops: Supervisor
+
+
+class Probes:
+    """Answers from before the worker waits for its database until it has stored its last outcome."""
+
+    def __init__(self, worker: Probed) -> None:
+        self._worker = worker
+        self._metrics = WorkerMetrics(worker.flow.rules.tasks)
+        worker.flow.events.observers.append(self._metrics)
+        self._schema_problem: str | None = None
+        self._schema_seen = time.monotonic()  # the start itself requires a current one
+        settings = worker.flow.settings
+        port = settings.metrics_port or 0
+        address = Address(settings.metrics_host, port, f"--metrics-port {port}")
+        handlers = {"/metrics": self._scrape, "/healthz": self._healthz, "/readyz": self._readyz}
+        self._server = HttpServer(address, handlers)
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    async def start(self, resources: AsyncExitStack) -> None:
+        """Listen; ConfigurationError if that is not possible. `resources` ends it, the last of all."""
+        await self._server.start()
+        resources.push_async_callback(self._server.close)
+        self._worker.flow.events.note("metrics", url=f"{self.url}/metrics")
+
+    async def _scrape(self) -> Reply:
+        page, worker = self._metrics.page(), self._worker
+        page.add(STARTED, worker.started_at.timestamp())
+        page.add(PROCESSES, worker.flow.settings.processes)
+        if worker.phase is not Phase.STARTING:
+            _add_state(page, worker)
+        return Reply(200, page.encoded(), CONTENT_TYPE)
+
+    async def _healthz(self) -> Reply:
+        return Reply.of(200, "alive")
+
+    async def _readyz(self) -> Reply:
+        reason = why_not_ready(self._worker) or await self._why_not_by_schema()
+        return Reply.of(200, "ready") if reason is None else Reply.of(503, reason)
+
+    async def _why_not_by_schema(self) -> str | None:
+        """Check the schema now and then: another release may have upgraded it. Without an answer nothing changes."""
+        if time.monotonic() - self._schema_seen > _SCHEMA_EVERY_S:
+            self._schema_seen = time.monotonic()
+            try:
+                async with asyncio.timeout(_SCHEMA_WITHIN_S), self._worker.snapshots.dedicated.acquire() as connection:
+                    await require_current(connection)
+                self._schema_problem = None
+            except SchemaError as error:
+                self._schema_problem = f"the schema does not fit: {mask(error.message)}"
+            except CONNECTION_ERRORS:
+                pass
+        return self._schema_problem
+
+
+def why_not_ready(worker: Probed) -> str | None:
+    """Return why this worker takes no tasks at the moment; None if it does."""
+    if worker.phase is not Phase.RUNNING:
+        return worker.phase.value
+    if worker.claimer.draining:
+        return "draining, by an operator's order"
+    if not worker.flow.children:
+        return "no child process is alive"
+    if worker.loops.outage.holds_back:
+        return "the database cannot be reached, or not be written"
+    if (silent_s := time.monotonic() - worker.loops.last_success["snapshot"]) > _SILENT_S:
+        return f"the database has not answered for {silent_s:.0f} s"
+    if stuck := worker.loops.stuck():
+        return ", ".join(f"the loop {name} is stuck for {since:.0f} s" for name, since in stuck.items())
+    return None
+
+
+def _add_state(page: MetricsPage, worker: Probed) -> None:
+    page.add(CHILDREN, len(worker.flow.children))
+    for kind, is_async in (("sync", False), ("async", True)):
+        page.add(SLOTS, worker.flow.capacity(is_async=is_async), kind)
+        page.add(SLOTS_USED, worker.flow.tasks.occupied(is_async=is_async), kind)
+    for stage in Stage:
+        page.add(IN_FLIGHT, worker.flow.tasks.count(stage), stage.name.lower())
+    page.add(REFUSED, worker.flow.outbox.rejected)
+    page.add(DRAINING, worker.claimer.draining)
+    page.add(MEMORY, worker.snapshots.memory_mb * 1024 * 1024)
+    stuck = worker.loops.stuck()
+    for loop in worker.loops.names:
+        page.add(STUCK, loop in stuck, loop)
+    for dedicated in worker.dedicated:
+        page.add(RECONNECTS, dedicated.reconnects, dedicated.use)
