@@ -11,20 +11,11 @@ from typing_extensions import TypeVar
 
 from horsies.domain.codec import dump_value, load_value
 from horsies.domain.codec.classes import LOADED
-from horsies.domain.errors import calling_place, raise_collected
+from horsies.domain.errors import calling_place
 from horsies.domain.plan import WorkflowPlan
 from horsies.domain.states import OnError
 from horsies.store.loop_thread import drive_awaited, drive_blocking
-from horsies.workflow.checks import (
-    WorkflowDraft,
-    all_problems,
-    bare_problems,
-    id_problems,
-    key_problems,
-    route,
-    route_problems,
-    unrouted_problems,
-)
+from horsies.workflow.checks import WorkflowDraft, checked_graph, require_routed
 from horsies.workflow.graph import Graph, node_plan, policy_json
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy
 from horsies.workflow.signatures import NodeFunction, target_of
@@ -79,16 +70,16 @@ class WorkflowSpec(Generic[T]):
         definition = self.workflow_def_cls
         # The nodes of a class are defined in it; build() is called from anywhere, also in workers.
         location = calling_place() if definition is None or definition.takes_parameters() else definition.defined_at()
-        raise_collected(bare_problems(self.name, self.tasks, self.on_error, location))
-        graph = Graph(self.name, list(self.tasks))
-        raise_collected(id_problems(graph))
-        draft = WorkflowDraft(self.name, graph, self.output, self.success_policy, definition, location)
-        problems = list(all_problems(draft))
-        if app is not None:
-            problems += [*key_problems(self.definition_key, location), *route_problems(graph.nodes, app.config)]
-        raise_collected(problems)
-        if app is not None:
-            route(graph.nodes, app.config)
+        draft = WorkflowDraft(
+            self.name,
+            self.tasks,
+            self.on_error,
+            self.output,
+            self.success_policy,
+            self.definition_key,
+            definition,
+        )
+        graph = checked_graph(draft, location, None if app is None else app.config)
         self._finish(graph, app)
 
     def _finish(self, graph: Graph, app: WorkflowApp | None) -> None:
@@ -114,7 +105,7 @@ class WorkflowSpec(Generic[T]):
 
     def to_plan(self) -> WorkflowPlan:
         """The plan to store when it starts. WorkflowValidationError for queues that are not known outside an app."""
-        raise_collected(unrouted_problems(self.tasks))
+        require_routed(self.tasks)
         output = self.output
         return WorkflowPlan(
             name=self.name,
