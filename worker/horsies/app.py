@@ -223,14 +223,14 @@ class Horsies:
         return add if hook is None else add(hook)
 
     def list_tasks(self) -> list[str]:
-        """The names of all tasks, in the order of their definition."""
+        """Return the names of all tasks, in the order of their definition."""
         return list(self.tasks)
 
     def get_valid_queue_names(self) -> list[str]:
         return [queue.name for queue in self.config.custom_queues or ()] or [DEFAULT_QUEUE]
 
     def validate_queue_name(self, queue_name: str | None) -> None:
-        """ConfigurationError if no task of this application may be sent to that queue."""
+        """Raise ConfigurationError if no task of this application may be sent to that queue."""
         if (problem := queue_problem(self.config, queue_name)) is not None:
             raise problem
 
@@ -264,7 +264,7 @@ class Horsies:
         self._task_modules = list(modules)
 
     def expand_module_globs(self, patterns: Iterable[str], exclude: Sequence[str] | None = None) -> list[str]:
-        """The matching .py files, for `discover_tasks`; test files are left out unless `exclude` is given."""
+        """Return the matching .py files, for `discover_tasks`; test files are left out unless `exclude` is given."""
         return registry.expand_module_globs(patterns, registry.NOT_TASKS if exclude is None else exclude)
 
     def get_discovered_task_modules(self) -> list[str]:
@@ -275,11 +275,11 @@ class Horsies:
         raise_collected(app_checks.imported(self._task_modules if modules is None else modules)[1])
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
-        """All errors that would keep a worker from running this application; `live` checks the database as well."""
+        """Return all errors that would keep a worker from running this application; `live` checks the database, too."""
         return app_checks.checked(self, live=live).errors
 
     def get_broker(self) -> PostgresBroker:
-        """The application's broker, created on first use; it connects at its first operation."""
+        """Return the application's broker, created on first use; it connects at its first operation."""
         if self._broker is None:
             with self._broker_lock:
                 if self._broker is None:
@@ -288,7 +288,7 @@ class Horsies:
 
     @property
     def database(self) -> DatabaseChoice:
-        """The database of this application, and why it is that one."""
+        """The database of this application, and where its URL comes from."""
         return self._database or DatabaseChoice(self.config.broker.url, "configured as PostgresConfig.database_url")
 
     def use_database(self, choice: DatabaseChoice) -> None:
@@ -333,7 +333,7 @@ class Horsies:
         return broker
 
     def run_worker(self, **settings: Any) -> AbstractAsyncContextManager[Any]:
-        """A worker in the running loop, for the lifespan of a web application: `async with app.run_worker(): …`.
+        """Run a worker in the running loop, for the lifespan of a web application: `async with app.run_worker(): …`.
 
         Takes the fields of WorkerSettings (processes, async_concurrency, shutdown_grace_ms, …). The application must be
         in a variable of a module, so that child processes can import it. After the block, `lost` of the worker has the

@@ -54,9 +54,10 @@ class Checked:
 
 
 def checked(app: CheckedApp, *, live: bool, located_in: ModuleType | None = None) -> Checked:
-    """The errors are those of the first phase that finds any: modules that cannot be imported, definitions without a
-    key, workflows that cannot be built, functions that would build unchecked ones, tasks, schedules, and if `live` the
-    database.
+    """Return the errors of the first phase that finds any.
+
+    The phases: modules that cannot be imported, definitions without a key, workflows that cannot be built, functions
+    that would build unchecked ones, tasks, schedules, and if `live` the database.
 
     Workflows are looked for in the discovered modules, in those with a task or a builder, and in the one in which a
     command line found the application.
@@ -92,7 +93,7 @@ def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesE
 
 
 def _workflows(app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: Sequence[ModuleType]) -> Checked:
-    """Three phases: every definition has a key, every workflow can be built, every builder function is tried."""
+    """Check that every definition has a key, that every workflow can be built, and that every builder is tried."""
     if errors := definition_errors(modules):
         return Checked(errors)
     trial = TrialBuilds(app)
@@ -102,7 +103,7 @@ def _workflows(app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: S
 
 
 def _task_errors(config: AppConfig, tasks: TaskRegistry) -> list[HorsiesError]:
-    """User codes that equal built-in ones, and return types against which no value can be checked."""
+    """Return errors for user codes that equal built-in ones, and for return types that cannot be checked."""
     errors: list[HorsiesError] = [
         error.with_location(config.defined_at())
         for error in _reserved_codes("AppConfig", config.exception_mapper, config.default_unhandled_error_code)

@@ -70,7 +70,7 @@ class Operation(NamedTuple, Generic[T]):
 
 
 class PostgresBroker:
-    """One per application. Blocking methods work in any thread, also inside a running loop; async ones in any loop.
+    """The connections of one application. Blocking methods work in any thread, async ones in any event loop.
 
     Nothing is opened before the first call, and `close` releases everything until the next one. All work is done on the
     event loop of one thread, so that no caller's loop owns a connection that another one needs.
@@ -110,13 +110,13 @@ class PostgresBroker:
         return await self.perform_async(self.insertions(requests, connection))
 
     def insertion(self, request: EnqueueRequest, connection: object) -> Operation[Enqueued]:
-        """The operation of `send`, whose outcome may be a MISMATCH."""
+        """Return the operation of `send`, whose outcome may be a MISMATCH."""
         within = None if connection is None else partial(drive, steps=one(request))
         act = methodcaller("send", request)
         return Operation(BrokerErrorCode.ENQUEUE_FAILED, act, self._resends, connection, within)
 
     def insertions(self, requests: Sequence[EnqueueRequest], connection: object) -> Operation[list[Enqueued]]:
-        """The operation of `send_many`."""
+        """Return the operation of `send_many`."""
         within = None if connection is None else partial(drive, steps=many(requests))
         act = methodcaller("send_many", requests)
         return Operation(BrokerErrorCode.ENQUEUE_FAILED, act, self._resends, connection, within)
@@ -143,7 +143,7 @@ class PostgresBroker:
     def get_result(
         self, task_id: str, timeout_ms: int | None = None, classes: Classes | None = None
     ) -> TaskResult[Any, TaskError]:
-        """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end.
+        """Return the task's result; waits at most `timeout_ms`; 0 reads once, None waits without end.
 
         A value of another class than these (by default all that the application declares) is an error.
         """
@@ -173,11 +173,11 @@ class PostgresBroker:
         return value_or_raise(await self.perform_async(_monitoring(read)))
 
     async def get_worker_stats(self) -> BrokerResult[list[dict[str, Any]]]:
-        """RUNNING tasks counted by the process that runs them."""
+        """Return the number of RUNNING tasks of each process."""
         return await self.perform_async(_monitoring(read_worker_stats))
 
     async def get_expired_tasks(self) -> BrokerResult[list[dict[str, Any]]]:
-        """PENDING tasks past their good_until."""
+        """Return PENDING tasks past their good_until."""
         return await self.perform_async(_monitoring(read_expired_tasks))
 
     async def mark_stale_tasks_as_failed(
@@ -260,7 +260,7 @@ class PostgresBroker:
     def _result(
         self, task_id: str, timeout_ms: int | None, classes: Classes | None, waited: BrokerResult[StoredOutcome | None]
     ) -> TaskResult[Any, TaskError]:
-        """The result of a task after a wait of `timeout_ms` for its end."""
+        """Return the result of a task after a wait of `timeout_ms` for its end."""
         if isinstance(waited, Err):
             message = f"the result cannot be read: {waited.err_value.message}"
             return _failure(OperationalErrorCode.BROKER_ERROR, message, {"retryable": waited.err_value.retryable})
@@ -279,7 +279,7 @@ class PostgresBroker:
         return Operation(BrokerErrorCode.TASK_INFO_QUERY_FAILED, lambda link: link.use(read))
 
     def _recovery(self, **thresholds: int) -> RecoveryConfig:
-        """The application's settings, with these thresholds."""
+        """Return the application's settings, with these thresholds."""
         config: RecoveryConfig = RecoveryConfig() if self.app is None else self.app.config.recovery
         return config.model_copy(update=thresholds)
 
@@ -344,7 +344,7 @@ def value_or_raise(answer: BrokerResult[T]) -> T:
 
 
 async def _nothing(_link: Link) -> None:
-    """Connecting is all that is needed."""
+    """Do nothing: the connection was made before."""
 
 
 _READ_OWN_DATABASE: Final = Operation(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(session_database))
@@ -363,7 +363,7 @@ def _monitoring(
 
 
 def _count_of(swept: Recovered) -> BrokerResult[int]:
-    """Rows that cannot be changed are an error only if all failed: otherwise the count would be lost."""
+    """Return the number of changed rows; an error only if none could be changed, else the count would be lost."""
     for row in swept.refused:
         _log.warning("task %s could not be swept: %s", row.item, mask(row.error))
     if swept.refused and not swept.changed:

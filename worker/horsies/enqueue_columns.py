@@ -29,7 +29,7 @@ class EnqueueColumns(TypedDict, total=False):
 
 
 def request_of(task_name: str, queue_name: str, columns: EnqueueColumns) -> BrokerResult[EnqueueRequest]:
-    """The row to insert, or an Err for names and times that cannot be stored."""
+    """Return the row to insert, or an Err for names and times that cannot be stored."""
     now = datetime.now(UTC)
     sent_at = columns.get("sent_at") or now
     enqueued_at, delay, good_until = (
@@ -65,5 +65,5 @@ def request_of(task_name: str, queue_name: str, columns: EnqueueColumns) -> Brok
 
 
 def refused(message: str) -> Err[BrokerOperationError]:
-    """An Err of a send that was not tried."""
+    """Return an Err of a send that was not tried."""
     return Err(BrokerOperationError(BrokerErrorCode.ENQUEUE_FAILED, message, retryable=False))

@@ -89,7 +89,7 @@ def is_on_purpose(error: FailedSend) -> bool:
 
 
 def or_raise(result: Result[T, FailedT]) -> T:
-    """The handle, or SendFailedError with the reason."""
+    """Return the handle, or SendFailedError with the reason."""
     if isinstance(result, Err):
         raise SendFailedError(result.err_value) from result.err_value.exception
     return result.ok_value

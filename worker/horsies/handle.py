@@ -180,7 +180,7 @@ class TaskHandle(Generic[T]):
         self._outcome: TaskResult[T, TaskError] | None = None
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end. Never raises."""
+        """Return the task's result; waits at most `timeout_ms`; 0 reads once, None waits without end. Never raises."""
         if self._outcome is not None:
             return self._outcome
         if self._source is None:

@@ -168,15 +168,15 @@ class HookRegistry:
         return iter(self._hooks)
 
     def of_worker(self) -> list[tuple[type[Event], Hook[Any]]]:
-        """Those that are called in the worker's process."""
+        """Return the hooks that are called in the worker's process."""
         return [(event, hook) for event, hook in self._hooks if not issubclass(event, _OF_CHILDREN)]
 
     def of_child(self) -> list[tuple[type[ChildEvent], Hook[Any]]]:
-        """Those that are called in each child process."""
+        """Return the hooks that are called in each child process."""
         return [(event, hook) for event, hook in self._hooks if issubclass(event, _OF_CHILDREN)]
 
     def add(self, event: str, hook: Hook[Any]) -> None:
-        """ConfigurationError if it cannot be called with an event. Twice the same is once."""
+        """Add a hook, once. ConfigurationError if it cannot be called with an event."""
         if not callable(hook) or not _takes_one(hook):
             raise ConfigurationError(
                 f"the hook {getattr(hook, '__name__', hook)!r} for {event!r} cannot be called with one argument",
@@ -188,7 +188,7 @@ class HookRegistry:
 
 
 def require_event(event: str, location: SourceLocation | None) -> None:
-    """ConfigurationError, with the place of the call, if there is no such event."""
+    """Raise ConfigurationError, with the place of the call, if there is no such event."""
     if event in EVENTS:
         return
     near = difflib.get_close_matches(str(event), EVENTS, n=1)

@@ -42,7 +42,7 @@ def locate_app(locator: str) -> Horsies:
 def checked_app(
     locator: str, *, live: bool = False, located: Callable[[Horsies], object] | None = None
 ) -> tuple[Horsies, list[str]]:
-    """The application with all its task modules imported, and the workflows that could not be built without a run.
+    """Return the application with its task modules imported, and the workflows that could not be built without a run.
 
     MultipleValidationErrors with the report of `horsies check` if a worker or a scheduler cannot run it. `located` is
     called with the application before it is checked.
@@ -95,7 +95,7 @@ def _refuse_dotted_file(reference: str, rest: str) -> None:
 
 
 def _put_working_directory_on_path() -> None:
-    """A project's directory goes first, as if it were installed; any other last, where it cannot hide other modules."""
+    """Put a project's directory first, as if it were installed; any other last, where it cannot hide other modules."""
     here = Path.cwd()
     if any((here / name).exists() for name in _PROJECT_FILES):
         put_on_path(here)

@@ -54,7 +54,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def horsies_application(request: pytest.FixtureRequest) -> Horsies:
-    """The application under test, as it is. Override it if it is not in a variable of a module."""
+    """Return the application under test, as it is. Override it if it is not in a variable of a module."""
     locator = str(request.config.getini("horsies_app") or "")
     if not locator:
         pytest.fail(_NO_APPLICATION, pytrace=False)
@@ -83,7 +83,7 @@ def horsies_queue(request: pytest.FixtureRequest) -> Iterator[Inline]:
 
 @pytest.fixture
 def horsies_app(request: pytest.FixtureRequest, horsies_application: Horsies) -> Iterator[Horsies]:
-    """The application in inline mode: a send runs the task here and now. With horsies_db it works on that database."""
+    """Yield the application in inline mode: a send runs the task here and now; with horsies_db on that database."""
     if "horsies_db" not in request.fixturenames:
         request.getfixturevalue("horsies_queue")
         yield horsies_application
@@ -96,7 +96,7 @@ def horsies_app(request: pytest.FixtureRequest, horsies_application: Horsies) ->
 
 @pytest.fixture
 def horsies_db() -> Iterator[str]:
-    """The URL of a fresh PostgreSQL database with the schema, dropped after the test.
+    """Yield the URL of a fresh PostgreSQL database with the schema, dropped after the test.
 
     On the server at HORSIES_TEST_DATABASE_URL, else on an embedded one, which runs until the session ends; with
     pytest-xdist one in each process.

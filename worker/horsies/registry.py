@@ -86,7 +86,7 @@ LOGGER: Final = logging.getLogger("horsies.registry")
 
 
 def expand_module_globs(patterns: Iterable[str], exclude: Sequence[str] = NOT_TASKS) -> list[str]:
-    """Absolute paths of the matching .py files, each once; dotted names are returned unchanged.
+    """Return absolute paths of the matching .py files, each once; dotted names are returned unchanged.
 
     `exclude` is matched against the name and the whole path of each file.
     """
@@ -111,7 +111,7 @@ def _is_excluded(path: Path, exclude: Sequence[str]) -> bool:
 
 
 def import_reference(reference: str) -> ModuleType:
-    """The module of a dotted name or a path of a .py file, imported once.
+    """Return the module of a dotted name or a path of a .py file, imported once.
 
     ConfigurationError HRS-206 if there is none, HRS-210 if it raises; errors of its definitions as they are.
     """
@@ -131,7 +131,7 @@ def put_on_path(directory: Path) -> None:
 
 
 def _loaded_from(path: Path) -> ModuleType | None:
-    """The module that was loaded from this very file under any name: importing it twice would duplicate its classes."""
+    """Return the module that was loaded from this file under any name: a second import would duplicate its classes."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__dict__", {}).get("__file__")
         if (
@@ -157,7 +157,7 @@ def _import_file(path: Path, reference: str) -> ModuleType:
 
 
 def _dotted_name(path: Path) -> tuple[Path, str]:
-    """The directory that has to be on sys.path, and the name from there: a.b.tasks below packages a and b."""
+    """Return the directory that has to be on sys.path, and the name from there: a.b.tasks in packages a and b."""
     root, parts = path.parent, [path.stem]
     while (root / "__init__.py").exists():
         parts.insert(0, root.name)
@@ -235,7 +235,7 @@ def _raised(reference: str, error: BaseException) -> ConfigurationError:
 
 
 def _way_out(error: BaseException, reference: str) -> str:
-    """A rule of ours that is broken is named as such; of other errors only the module's author knows the cause."""
+    """Return the help for a broken rule of ours; of other errors only the module's author knows the cause."""
     if isinstance(error, SystemExit):
         return 'a module must import without side effects: put what a program does under if __name__ == "__main__":'
     if not isinstance(error, ValidationError):

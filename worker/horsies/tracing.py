@@ -40,7 +40,7 @@ class OpenTelemetry:
 
     @contextmanager
     def sending(self, destination: str, attributes: Mapping[str, str | int]) -> Iterator[SendSpan]:
-        """The span of a send: to a queue, or of a workflow."""
+        """Yield the span of a send: to a queue, or of a workflow."""
         with self._tracer.start_as_current_span(
             f"send {destination}",
             kind=SpanKind.PRODUCER,
@@ -56,7 +56,7 @@ class OpenTelemetry:
 
     @contextmanager
     def running(self, task_id: str, task_name: str, context: RunContext) -> Iterator[RunSpan]:
-        """The span of a run, which continues the trace of the task's row."""
+        """Yield the span of a run, which continues the trace of the task's row."""
         queue, attempt, task_options = context
         carried = trace_of(task_options)
         with self._tracer.start_as_current_span(

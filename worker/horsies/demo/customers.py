@@ -49,7 +49,7 @@ class Customers:
         self._opened = time.monotonic()
 
     async def rush(self, orders: int) -> None:
-        """Many at once: the night's orders, so that the shop is not empty at first. A card of the web is declined."""
+        """Send the night's orders at once, so that the shop is not empty at first. One card is declined."""
         by_phone = round(orders * (1 - _BY_WEB))
         calls = [call for _ in range(by_phone) for call in self._calls(next(self._orders))]
         await app.send_many_async(calls)
@@ -57,7 +57,7 @@ class Customers:
             await self.order_by_web(None if number else DECLINED)
 
     async def shop(self) -> None:
-        """Busier and quieter in waves. Orders that cannot be stored while the database is down are lost."""
+        """Order in waves, busier and quieter. Orders that cannot be stored while the database is down are lost."""
         while True:
             wave = 1 + 0.6 * math.sin(2 * math.pi * (time.monotonic() - self._opened) / _WAVE_S)
             await asyncio.sleep(self._dice.expovariate(_ORDERS_PER_S * wave))
@@ -70,7 +70,7 @@ class Customers:
                 await self._ask_later(order)
 
     async def order_by_web(self, card: str | None = None) -> str | None:
-        """The id of its workflow; None where it could not be stored."""
+        """Return the id of its workflow; None where it could not be stored."""
         order, lines = next(self._orders), self._lines()
         started = await order_workflow(order, self._customer(), lines, card or self._card(), self.gateway).start_async()
         return started.ok_value.workflow_id if isinstance(started, Ok) else None

@@ -33,7 +33,7 @@ KEPT: Final = "horsies-kept-demo-"  # not with the prefix above, by which the ne
 
 
 def make(*, keep: bool) -> Path:
-    """An empty directory; those of killed demos are removed as well."""
+    """Return an empty directory; those of killed demos are removed as well."""
     disk = Path(tempfile.gettempdir())
     parent = disk if keep or "TMPDIR" in os.environ else fast_place()
     for place in {disk, parent}:

@@ -106,7 +106,7 @@ def failed(code: str, message: str, **data: Any) -> TaskResult[Any, TaskError]:
 
 
 def about(seconds: float) -> float:
-    """Most take about this long, some much longer."""
+    """Return a duration that is mostly about this long, and sometimes much longer."""
     return seconds * random.lognormvariate(0, 0.4)
 
 
@@ -163,7 +163,7 @@ async def ask_for_review(order: int, to: str) -> TaskResult[None, TaskError]:
     retry_policy=RetryPolicy.fixed([3, 10], auto_retry_for=["TASK_TIMEOUT"]),
 )
 def render_invoice(order: int, customer: dict[str, Any], lines: list[dict[str, Any]]) -> TaskResult[str, TaskError]:
-    """A customer without a country is a bug: an exception with its traceback."""
+    """Fail with an exception and its traceback for a customer without a country: a bug."""
     total = sum(line["cents"] * line["count"] for line in lines)
     vat = {"NL": 21, "DE": 19, "FR": 20}[customer["country"]]
     time.sleep(30 if len(lines) > 8 and happens(0.5) else about(0.5))
@@ -202,7 +202,7 @@ async def purge_carts() -> TaskResult[int, TaskError]:
     retry_policy=RetryPolicy.fixed([8], auto_retry_for=["WORKER_CRASHED"]),
 )
 def resize_photo(photo: str, megapixels: int) -> TaskResult[str, TaskError]:
-    """The kernel ends a process that takes too much memory, by the signal that is sent here."""
+    """End this process by the signal that the kernel sends if it takes too much memory."""
     time.sleep(about(0.8))
     if megapixels > 500:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -245,7 +245,7 @@ _CASE = {
 
 @app.task("reserve_stock", queue_name="default")
 async def reserve_stock(order: int, skus: list[str]) -> TaskResult[list[str], TaskError]:
-    """The shelf of kettle-13 is empty, whatever the database says."""
+    """Find the shelf of kettle-13 empty, whatever the database says."""
     await asyncio.sleep(about(0.4))
     if "kettle-13" in skus or happens(0.02):
         return failed("OUT_OF_STOCK", f"nothing left of {skus[0]}", order=order)
@@ -283,7 +283,7 @@ class Shipping(WorkflowDefinition[str]):
 def order_workflow(
     order: int, customer: dict[str, Any], lines: list[dict[str, Any]], card: str, gateway: str
 ) -> WorkflowSpec[Any]:
-    """A card that is declined, or a bug in the invoice, ends it: the nodes after that are skipped."""
+    """Build a web order. A declined card or a bug in the invoice ends it: the nodes after that are skipped."""
     cents = sum(line["cents"] * line["count"] for line in lines)
     charge = TaskNode(charge_card, {"order": order, "cents": cents, "card": card, "gateway": gateway}, node_id="charge")
     invoice = TaskNode(
@@ -313,7 +313,7 @@ async def list_tills(month: str, count: int) -> TaskResult[list[str], TaskError]
     retry_policy=RetryPolicy.fixed([1, 3], auto_retry_for=["WORKER_CRASHED"]),
 )
 async def close_till(till: str, month: str, short: str | None) -> TaskResult[int, TaskError]:
-    """One is short: a retry cannot help, the staff has to count."""
+    """Fail for the till that is short: a retry cannot help, the staff has to count."""
     await asyncio.sleep(about(1.2))
     if till == short:
         return failed("TILL_SHORT", f"{till} has 50.00 less than the receipts of {month} say", till=till, cents=-5_000)
@@ -337,7 +337,7 @@ async def mail_accountant(month: str, cents: TaskResult[int, TaskError]) -> Task
 
 @app.workflow_builder(cases=[{"month": "2026-10", "tills": 12, "short": None}])
 def month_end_workflow(month: str, tills: int, short: str | None) -> WorkflowSpec[Any]:
-    """An error pauses it: after counting, the operator completes the node and resumes."""
+    """Build a month end. An error pauses it: after counting, the operator completes the node and resumes."""
     listed = TaskNode(list_tills, {"month": month, "count": tills}, node_id="tills")
     closed = TaskNode.map(close_till, over=listed, max_items=100, month=month, short=short)
     closed.node_id = "close"

@@ -81,7 +81,7 @@ class Crew:
         watcher.add_done_callback(self._watchers.discard)
 
     async def replace(self, name: str, number: signal.Signals) -> None:
-        """End a worker with this signal, and start another one in its place."""
+        """End a worker with this signal, and start its replacement."""
         member = self._members[name]
         await _end(member, number)
         await self.start(name, member.processes)

@@ -48,7 +48,7 @@ _MAX_ORDERS: Final = 10
 
 
 async def order_charged_by(database: Database, customers: Customers, pid: int) -> str | None:
-    """An order whose card is being charged by the worker with this pid; other orders are left to any worker."""
+    """Return an order whose card is being charged by the worker with this pid; other orders are left to any worker."""
     for _ in range(_MAX_ORDERS):
         workflow_id = await customers.order_by_web(STOLEN)
         if workflow_id is None:
@@ -61,7 +61,7 @@ async def order_charged_by(database: Database, customers: Customers, pid: int) -
 
 @asynccontextmanager
 async def lost_advance(database: Database, workflow_id: str) -> AsyncIterator[bool]:
-    """The workflow's row is locked, as by a forgotten transaction: every writer to it waits.
+    """Lock the workflow's row, as a forgotten transaction does: every writer to it waits.
 
     Entered when the charge has FAILED and its node is still RUNNING; False if that does not happen.
     """
@@ -75,7 +75,7 @@ async def lost_advance(database: Database, workflow_id: str) -> AsyncIterator[bo
 async def _charge(
     database: Database, workflow_id: str, is_so: Callable[[NodeView], bool], patience_s: float
 ) -> NodeView | None:
-    """The order's first node, once the condition holds; None if it does not in time."""
+    """Return the order's first node, once the condition holds; None if it does not in time."""
     deadline = time.monotonic() + patience_s
     async with database.connected("demo", settings=READER_SETTINGS) as connection:
         while time.monotonic() < deadline:
@@ -97,7 +97,7 @@ _TRIES: Final = 3
 
 @app.task("resize_photo_v2", queue_name="default")
 def resize_photo_v2(photo: str, sizes: list[int]) -> TaskResult[list[str], TaskError]:
-    """A task of the next release: the web server sends it already, the workers do not import this module."""
+    """Stand for a task of the next release: the web server sends it already, the workers do not import this module."""
     return TaskResult(ok=[f"thumbs/{size}/{photo}" for size in sizes])
 
 
@@ -122,7 +122,7 @@ class Story:
         self._hung = ""
 
     async def open(self, processes: int) -> None:
-        """The task must hang in the worker that stays, so the other one is started after that."""
+        """Open with one worker: the task must hang in the worker that stays, so the other one is started after that."""
         await self._crew.start(FIRST_WORKER, processes)
         await self.hang()
         await self._customers.rush(_NIGHTS_ORDERS)
@@ -176,7 +176,7 @@ class Story:
         await build_report.schedule_async(1_800, today, "shop-eu")
 
     async def release_too_early(self) -> None:
-        """A deadline on each, so that tasks that no worker runs do not pile up."""
+        """Send a task of the next release, with a deadline, so that tasks that no worker runs do not pile up."""
         good_until = datetime.now(UTC) + timedelta(minutes=10)
         await resize_photo_v2.with_options(good_until=good_until).send_async("front.jpg", sizes=[80, 400, 1600])
 
@@ -184,7 +184,7 @@ class Story:
         await build_report.send_async(datetime.now(UTC).date().isoformat(), "shop-eu")
 
     async def end_month(self) -> None:
-        """One good month, and one in which a till is short."""
+        """Start one good month, and one in which a till is short."""
         await month_end_workflow("2026-09", tills=9, short=None).start_async()
         await month_end_workflow("2026-10", tills=12, short="till-07").start_async()
         self._say("month_end closes twelve tills at once; one is short: paused, until an operator counts")
@@ -194,7 +194,7 @@ class Story:
         self._say("resize_photo takes too much memory: the kernel kills its child process, twice, then it is FAILED")
 
     async def pause_mail(self) -> None:
-        """Tasks with a short deadline expire meanwhile."""
+        """Pause the queue mail; tasks with a short deadline expire meanwhile."""
         await self._order("queue", "pause", "mail", "the mail provider moves house")
         self._say("ops pauses the queue mail; tasks with a deadline of 10 s will expire")
         good_until = datetime.now(UTC) + timedelta(seconds=10)
@@ -231,7 +231,7 @@ class Story:
             await apply(connection, seen, _OPS, f"the customer sent order {order} back")
 
     async def deploy(self) -> None:
-        """A worker that stops releases its claims; tasks that run past the grace are interrupted."""
+        """Stop a worker, which releases its claims; tasks that run past the grace are interrupted."""
         async with self._second_worker:
             await self._send_reports(6)
             if await self._second_holds("name:build_report status:running"):

@@ -70,7 +70,7 @@ class ReturnType:
         return conversion_of(self.ok_type)
 
     def to_stored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
-        """The same with a value that the codec can write, or the error of one that has no JSON."""
+        """Return the result with a value that the codec can write, or the error of one that has no JSON."""
         if self._conversion is None or result.err is not None:
             return result
         try:
@@ -80,7 +80,7 @@ class ReturnType:
             return TaskResult(err=TaskError(error_code=code, message=message))
 
     def from_stored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
-        """The same with a value of the declared type."""
+        """Return the result with a value of the declared type."""
         if self._conversion is None or result.err is not None:
             return result
         try:
@@ -90,7 +90,7 @@ class ReturnType:
             return TaskResult(err=TaskError(error_code=ContractCode.PYDANTIC_HYDRATION_ERROR, message=message))
 
     def broken_by(self, result: TaskResult[Any, Any]) -> TaskError | None:
-        """The error that replaces a result whose value or error is not of the declared type."""
+        """Return the error that replaces a result whose value or error is not of the declared type."""
         if result.is_ok():
             return _mismatch("ok", self.ok_type, self.ok_validator, result.ok)
         return _mismatch("err", self.err_type, self.err_validator, result.err)
@@ -190,7 +190,7 @@ class ExceptionCodes:
         return type(exception) in {**self.app_mapper, **(self.task_mapper or {})}
 
     def code_of(self, exception: BaseException) -> BuiltInTaskCode | str:
-        """The enum member if the rules name a built-in code."""
+        """Return the enum member if the rules name a built-in code."""
         if isinstance(exception, WorkflowContextMissingIdError):
             return ContractCode.WORKFLOW_CTX_MISSING_ID
         kind = type(exception)
@@ -235,7 +235,7 @@ class TaskInvoker:
             return self.failure(error)
 
     def _checked(self, returned: object) -> TaskResult[Any, Any]:
-        """The returned TaskResult, or an error if it is none, or not of the declared types."""
+        """Return the returned TaskResult, or an error if it is none, or not of the declared types."""
         if isinstance(returned, TaskResult):
             broken = self.return_type.broken_by(returned)
             return returned if broken is None else TaskResult(err=broken)

@@ -91,7 +91,7 @@ def current_task() -> CurrentTask: ...
 @overload
 def current_task(default: DefaultT, /) -> CurrentTask | DefaultT: ...
 def current_task(*default: Any) -> Any:
-    """The task whose code is running: its id, name, attempt, queue, times, place in a workflow, and a logger.
+    """Return the task whose code is running: its id, name, attempt, queue, times, place in a workflow, and a logger.
 
     Outside of a task it raises RuntimeError with the reason, or returns the default if one is given:
     `current_task(None)`.
@@ -116,12 +116,12 @@ def current_task(*default: Any) -> Any:
 
 
 def run_here() -> Run | None:
-    """The run of this context; in a thread without the context of a task, the only run of this process."""
+    """Return the run of this context; in a thread without the context of a task, the only run of this process."""
     return _here.get() or _only_run()
 
 
 def begin_run(run: Run) -> None:
-    """User code of this run is about to be called, in this context."""
+    """Begin a run: its user code is about to be called, in this context."""
     _here.set(run)
     _running.add(run)
 
@@ -145,7 +145,7 @@ def running(run: Run) -> Iterator[None]:
 
 
 def forget_runs() -> None:
-    """This process was forked from one with runs, which are not its own."""
+    """Forget the runs of the process from which this one was forked."""
     for run in _running:
         run.report = ignore_report
     _running.clear()
@@ -160,7 +160,7 @@ def moment(seconds: float | None) -> datetime | None:
 
 
 def ignore_report(_done: Any, _total: Any, _unit: Any) -> None:
-    """The `report` of a run whose progress is not kept."""
+    """Ignore a report: the `report` of a run whose progress is not kept."""
 
 
 def _only_run() -> Run | None:
@@ -177,7 +177,7 @@ ItemT = TypeVar("ItemT")
 
 
 def progress(done: float, total: float | None = None, unit: str | None = None) -> None:
-    """Say how far this task has come: `progress(3_400, 10_000, "rows")`. Without a total a count is shown.
+    """Report how far this task has come: `progress(3_400, 10_000, "rows")`. Without a total a count is shown.
 
     Call it as often as you like: it costs a fraction of a microsecond, and the worker stores the newest report once a
     second. It never fails. What is no number is ignored, a negative `done` is 0, and a total that is not above 0 is
@@ -236,7 +236,7 @@ class _Tracked(Generic[ItemT]):
                 run.tracked = False
 
     def _begin(self) -> Run | None:
-        """The run that this loop counts for, marked as tracked; None if it counts nothing."""
+        """Return the run that this loop counts for, marked as tracked; None if it counts nothing."""
         run = run_here()
         if run is None or run.tracked:
             return None

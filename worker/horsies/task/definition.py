@@ -45,7 +45,7 @@ _MISPLACED: Final = {
 def problems(
     fn: object, task_name: object, options: Mapping[str, Any], known_options: Iterable[str], config: AppConfig
 ) -> Iterable[HorsiesError]:
-    """Each broken rule except those of the return type, in the documented order."""
+    """Return each broken rule except those of the return type, in the documented order."""
     found: list[HorsiesError] = [
         *_misplaced_options(options),
         *_mapper_problems(options),
@@ -101,7 +101,7 @@ def _bad_task_name(task_name: object) -> Iterable[HorsiesError]:
 
 
 def _wrapped(fn: object) -> Iterable[HorsiesError]:
-    """A decorator below `@app.task` would run in the worker only if it happens to return a suitable function."""
+    """Refuse all but plain functions: a worker would run a decorator below `@app.task` only by chance."""
     location = SourceLocation.of_function(fn) if callable(fn) else None
     refused = partial(
         TaskDefinitionError,

@@ -123,7 +123,7 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
     def _call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]] | TaskResult[Any, TaskError]:
-        """The stored arguments as values of the annotated types, or the error of those that do not fit."""
+        """Return the stored arguments as values of the annotated types, or the error of those that do not fit."""
         parameters = self._requests.parameters
         if (reason := parameters.why_not(args, kwargs)) is None:
             try:
@@ -144,13 +144,13 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         return self._requests.result_classes
 
     def declared_types(self) -> list[Any]:
-        """All types of its signature."""
+        """Return all types of its signature."""
         return [*self.parameters.hints(), self.return_type.ok_type, self.return_type.err_type]
 
     def load(
         self, args: str | None, kwargs: str | None
     ) -> tuple[list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
-        """The values of stored arguments, with what a workflow gives besides; or the error of unreadable ones."""
+        """Return the values of stored arguments, with those that a workflow adds; or the error of unreadable ones."""
         parameters = self.parameters
         positional, named = load_args(args, parameters.classes_for), load_kwargs(kwargs, parameters.classes_for)
         if isinstance(positional, Err):
@@ -166,11 +166,11 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         return call.err_value.message if isinstance(call, TaskResult) else None
 
     def restored(self, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
-        """A stored result of this task with a value of the declared type."""
+        """Return a stored result of this task with a value of the declared type."""
         return self.return_type.from_stored(result)
 
     def handle(self, task_id: str) -> TaskHandle[T]:
-        """A handle to a task of this function that was sent elsewhere, for example by another request."""
+        """Return a handle to a task of this function that was sent elsewhere, for example by another request."""
         return TaskHandle(task_id, self._requests.app.get_broker(), self.return_type.from_stored, self.result_classes)
 
     def with_options(
@@ -185,7 +185,7 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         timeout_ms: int | None = None,
         at: datetime | None = None,
     ) -> BoundTask[P, T]:
-        """The task with options for one send; see TaskSendOptions."""
+        """Return the task with options for one send; see TaskSendOptions."""
         options = TaskSendOptions(good_until, priority, delay, unique_key, connection, queue, timeout_ms, at)
         return BoundTask(self._requests, options)
 
@@ -203,7 +203,7 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         good_until: datetime | None = None,
         node_id: str | None = None,
     ) -> NodeFactory[P, T]:
-        """One step of a workflow: `add.node()(a=1, b=from_node(other))`, with the arguments by name."""
+        """Return one step of a workflow: `add.node()(a=1, b=from_node(other))`, with the arguments by name."""
         options = {
             "waits_for": waits_for,
             "workflow_ctx_from": workflow_ctx_from,
@@ -219,7 +219,7 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         return NodeFactory(self, options)
 
     def stored_options(self, good_until: datetime | None) -> str:
-        """The task_options column of a task with this deadline; ValueError for one that makes no sense."""
+        """Return the task_options column of a task with this deadline; ValueError for an impossible one."""
         return self._requests.stored_options(good_until)
 
     def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:

@@ -56,7 +56,7 @@ OPTION_NAMES: Final = frozenset(field.name for field in fields(TaskSendOptions))
 
 
 def checked_deadline(good_until: object) -> datetime | None:
-    """The deadline in UTC."""
+    """Return the deadline in UTC."""
     return _moment("good_until", good_until)
 
 
@@ -84,7 +84,7 @@ def checked_priority(priority: object) -> int | None:
 
 
 def checked_delay(delay: object) -> float | None:
-    """Seconds to the microsecond; an int if they are whole, as in fingerprints of sends by other versions."""
+    """Return seconds to the microsecond; an int if they are whole, as in fingerprints of sends by other versions."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if seconds is None:
         return None
@@ -98,7 +98,7 @@ def checked_delay(delay: object) -> float | None:
 
 
 def checked_due(at: object, delay: object) -> datetime | None:
-    """The moment in UTC."""
+    """Return the moment in UTC."""
     if at is not None and delay is not None:
         raise UnsendableError(f"at={at} and delay={delay!r} both say when the task is due; give one of them")
     return _moment("at", at)
@@ -151,7 +151,7 @@ def queue_problem(config: AppConfig, queue_name: object) -> ConfigurationError |
 
 
 def route(config: AppConfig, queue_name: str | None) -> tuple[str, int]:
-    """The queue and the priority of a task whose queue_name has no problem."""
+    """Return the queue and the priority of a task whose queue_name has no problem."""
     for queue in config.custom_queues or ():
         if queue.name == (queue_name or config.default_queue):
             return queue.name, queue.priority

@@ -54,12 +54,12 @@ class Parameters:
         return None
 
     def why_not_by_type(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """The same for the annotated types of a call that is possible. The text contains no value."""
+        """Return why the values do not fit the annotated types, without showing them; None if they do."""
         misfit = self._check_types(args, kwargs)
         return None if misfit is None else f"arguments do not fit {self}: {misfit}"
 
     def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values of a call by the names of their parameters; TypeError for one that does not fit."""
+        """Return the values of a call by the names of their parameters; TypeError for one that does not fit."""
         found = self._bound(args, kwargs)
         more = {name: value for name, value in kwargs.items() if name in self._more}
         if more and self._takes_more is not None:
@@ -67,7 +67,7 @@ class Parameters:
         return found
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The values by parameter, except those that **more takes under a positional-only name.
+        """Return the values by parameter, except those that **more takes under a positional-only name.
 
         With such a name as a keyword, bind() of Python 3.11 refuses a call that Python accepts, and that of 3.13.0
         accepts one that lacks the parameter, which Python refuses.
@@ -76,15 +76,15 @@ class Parameters:
         return self._signature.bind(*args, **plain).arguments
 
     def classes_for(self, argument: int | str) -> Classes | None:
-        """The classes that the annotation of an argument, by its position or its name, allows a row to name."""
+        """Return the classes that the annotation of an argument, by its position or its name, allows a row to name."""
         return self._classes.of_argument(argument)
 
     def hint_for(self, argument: int | str) -> Any:
-        """The type of an argument: Any without annotation, its text if it cannot be resolved, None if none takes it."""
+        """Return the type of an argument: Any without annotation, text if unresolvable, None without a parameter."""
         return ByParameter.of(self._signature, partial(hint_or_any, self._fn)).of_argument(argument)
 
     def hints(self) -> list[Any]:
-        """The types of the parameters that have one."""
+        """Return the types of the parameters that have one."""
         return [hint_of(self._fn, parameter) for parameter in self._signature.parameters.values()]
 
     def to_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -95,7 +95,7 @@ class Parameters:
         return self._converted(args, kwargs, _DUMP)
 
     def from_stored(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """The values of the annotated types, from what the codec has read."""
+        """Return the values of the annotated types, from what the codec has read."""
         return self._converted(args, kwargs, _LOAD)
 
     def _converted(

@@ -203,7 +203,7 @@ class TaskRequests:
         )
 
     def _route(self, queue: str | None) -> tuple[str, int]:
-        """The queue of one send, with its priority."""
+        """Return the queue of one send, with its priority."""
         if queue is None:
             return self.queue_name, self._priority
         config = self.app.config
@@ -249,7 +249,7 @@ def invalid(message: str, cause: BaseException | None = None) -> Err[TaskSendErr
 
 
 def not_sent(request: EnqueueRequest, error: BrokerOperationError) -> Err[TaskSendError]:
-    """The broker's error as that of a send, with all that the send would have stored."""
+    """Return the broker's error as that of a send, with all that the send would have stored."""
     return _failed(
         request, TaskSendErrorCode.ENQUEUE_FAILED, error.message, retryable=error.retryable, exception=error.exception
     )

@@ -48,7 +48,7 @@ class Scheduled(ABC):
 
     @property
     def definition(self) -> str:
-        """Its pattern and what it sends, as JSON in horsies_schedules: commands and the console have no application."""
+        """The pattern and what it sends, as JSON in horsies_schedules: commands and the console have no application."""
         schedule = self.schedule
         plan = {
             "pattern": schedule.pattern.model_dump(mode="json", exclude_none=True),
@@ -61,7 +61,7 @@ class Scheduled(ABC):
 
     @abstractmethod
     def sent(self) -> dict[str, Any]:
-        """The part of the definition that says what it sends."""
+        """Return the part of the definition that says what it sends."""
 
     @abstractmethod
     def use(self, slot: datetime) -> SlotUse:
@@ -78,7 +78,7 @@ class Scheduled(ABC):
         return ScheduleAdvance(due, next_run_at, uses)
 
     def due_slots(self, slot: datetime | None, now: datetime) -> tuple[list[datetime], datetime]:
-        """The slots to send now, and when it comes due next."""
+        """Return the slots to send now, and when the schedule comes due next."""
         schedule, zone = self.schedule, self.schedule.timezone
         if slot is None:
             return [now], self.next_run(now)
@@ -114,7 +114,7 @@ class ScheduledTask(Scheduled):
         return SlotUse(slot, self.at(slot))
 
     def at(self, slot: datetime) -> EnqueueRequest:
-        """The row of one slot."""
+        """Return the row of one slot."""
         request = self.request
         sha = enqueue_sha(
             task_name=request.task_name,
@@ -148,7 +148,7 @@ class ScheduledWorkflow(Scheduled):
         return SlotUse(slot, workflow_id=scheduled_task_id(self.name, slot))
 
     def plan(self) -> WorkflowPlan:
-        """Runs the user's `build_with`, so call it in a thread. ConfigurationError if it fails."""
+        """Plan the workflow by the user's `build_with`, so call it in a thread. ConfigurationError if that fails."""
         try:
             return build_for(self._definition, self.app, self._params).to_plan()
         except HorsiesError as error:
@@ -162,7 +162,7 @@ class ScheduledWorkflow(Scheduled):
 
 
 def schedule_errors(app: WorkflowApp, tasks: Mapping[str, TaskFunction[..., Any, Any, Any]]) -> list[HorsiesError]:
-    """The errors that would keep a scheduler from starting."""
+    """Return the errors that would keep a scheduler from starting."""
     try:
         schedules_of(app, tasks)
     except HorsiesError as error:
@@ -171,7 +171,7 @@ def schedule_errors(app: WorkflowApp, tasks: Mapping[str, TaskFunction[..., Any,
 
 
 def schedules_of(app: WorkflowApp, tasks: Mapping[str, TaskFunction[..., Any, Any, Any]]) -> list[Scheduled]:
-    """The enabled schedules of an application; all that cannot send are reported together."""
+    """Return the enabled schedules of an application; all that cannot send are reported together."""
     errors: list[HorsiesError] = []
     found: list[Scheduled] = []
     for schedule in app.config.enabled_schedules:

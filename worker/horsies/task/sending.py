@@ -122,7 +122,7 @@ def _sending_one(
     connection: object,
     span: AbstractContextManager[Sending],
 ) -> CallSteps[TaskSendResult[TaskHandle[Any]]]:
-    """One send. A failure makes the caller's transaction fail, and is neither logged nor raised yet."""
+    """Store one task. A failure makes the caller's transaction fail, and is neither logged nor raised yet."""
     with span as opened:
         prepared = prepare(trace=opened.trace)
         sent: TaskSendResult[TaskHandle[Any]]
@@ -168,7 +168,7 @@ class TaskCall:
 def sending_many(
     app: App, calls: Iterable[TaskCall], connection: object
 ) -> CallSteps[list[TaskSendResult[TaskHandle[Any]]]]:
-    """One result per call, in their order. A call that cannot be sent does not prevent the others."""
+    """Store many tasks: one result per call, in their order. A call that cannot be sent does not prevent the others."""
     span = _UNTRACED
     if app.tracing is not None:
         # One for the batch, as its tasks are stored with one statement.

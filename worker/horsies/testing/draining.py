@@ -72,7 +72,7 @@ class Claims:
         await self._resources.aclose()
 
     async def next(self) -> ClaimedTask | None:
-        """The next task, RUNNING; None if nothing is due any more."""
+        """Return the next task, RUNNING; None if nothing is due any more."""
         while True:
             for queue in self._queues:
                 if (task := await self._claim(queue)) is not None:
@@ -160,7 +160,7 @@ def queues_of(app: Horsies) -> list[str]:
 
 
 async def connected(app: Horsies, stack: AsyncExitStack) -> asyncpg.Connection:
-    """A connection to the application's database, in which the schema exists from then on."""
+    """Connect to the application's database, and create the schema there unless it exists."""
     choice = DatabaseChoice(app.config.broker.url, "given in PostgresConfig")
     database = await stack.enter_async_context(open_database(choice))
     connection = await database.connect("drain")
@@ -193,7 +193,7 @@ class Expired(Observer):
         self.count += 1
 
     def swept(self, text: str, counts: Mapping[str, Any]) -> None:
-        """The worker's own sweep may expire tasks before the drain does, where runs take long."""
+        """Count what the worker's own sweep expires: it may come before the drain, where runs take long."""
         self.count += counts.get("expired", 0)
 
 
@@ -215,7 +215,7 @@ async def drain_in_children(app: Horsies, seconds: float, processes: int) -> Ran
 
 
 async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: float) -> int:
-    """Returns how many tasks have expired without being claimed."""
+    """Return how many tasks have expired without being claimed."""
     queues, names = queues_of(worker.app), list(worker.app.tasks)
     expired = 0
     while True:
@@ -233,7 +233,7 @@ async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: 
 
 
 async def _is_busy(connection: asyncpg.Connection, worker: Worker, queues: list[str], names: list[str]) -> bool:
-    """Checked twice: the first answer may be from between the end of a node's task and its advance."""
+    """Check twice: the first answer may be from between the end of a node's task and its advance."""
     for _ in range(2):
         if await connection.fetchval(statement(__name__, "is_busy"), queues, names):
             return True
@@ -243,7 +243,7 @@ async def _is_busy(connection: asyncpg.Connection, worker: Worker, queues: list[
 
 
 def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool = False) -> Ran:
-    """Run everything that is due in the database, and the tasks sent by that, until nothing is; returns the outcomes.
+    """Run everything that is due in the database, and the tasks sent by that, until nothing is; return the outcomes.
 
     With `seconds` also the tasks that fall due within that time, including retries, as if it had passed: the times of
     all waiting tasks in the queues of `app` are moved. Tasks run in this process, one after the other, where they can
@@ -291,4 +291,4 @@ def _draining(
 
 
 async def _nothing() -> None:
-    """The connection is closed by then."""
+    """Do nothing: the connection is closed by then."""

@@ -62,7 +62,7 @@ _RIGHTS: Final = "give the role the right to create databases: ALTER ROLE ... CR
 
 @contextmanager
 def embedded_database(app: Horsies | None = None) -> Iterator[str]:
-    """The URL of a database with the schema, dropped afterwards. Inside the block `app`, if given, uses it.
+    """Yield the URL of a database with the schema, dropped afterwards. Inside the block `app`, if given, uses it.
 
     The first call of a process starts its PostgreSQL, half a second; each further database takes some 30 ms. It needs
     the extra `embedded`.
@@ -166,7 +166,7 @@ _making = threading.Lock()
 
 
 def _databases(given: str | None) -> _Databases:
-    """Those of this process on the given server, or on one of its own.
+    """Return the databases of this process on the given server, or on one of its own.
 
     A forked process starts another server, because its parent may end first.
     """

@@ -123,7 +123,7 @@ class _StopAlarm:
 
 
 def _judged(timeout_ms: int, result: TaskResult[Any, Any], begin: float, why: str) -> TaskResult[Any, Any]:
-    """The result of a task that nothing could stop."""
+    """Return the result of a task that could not be stopped."""
     took_ms = (monotonic() - begin) * 1000
     if took_ms <= timeout_ms or _is_debugged():
         return result
@@ -148,7 +148,7 @@ def _exception_of(result: TaskResult[Any, Any]) -> BaseException | None:
 
 
 def _is_debugged() -> bool:
-    """A person who looks at a stopped program needs longer than any limit."""
+    """Return whether a debugger traces this process: a person who looks at it needs longer than any limit."""
     tracer = sys.gettrace()
     module = getattr(tracer, "__module__", None) or type(tracer).__module__
     if tracer is not None and str(module).startswith(_DEBUGGERS):
@@ -185,7 +185,7 @@ class EndedRun:
             raise self.exception
 
     def raise_if_meant_for_the_test(self) -> None:
-        """ctrl+c, and exceptions by which test frameworks fail or skip a test, are not failures of a task."""
+        """Raise ctrl+c, and exceptions by which test frameworks fail or skip a test: not failures of a task."""
         if self.exception is not None and not isinstance(
             self.exception, Exception | SystemExit | asyncio.CancelledError
         ):
@@ -230,7 +230,7 @@ def _run_here(task: AnyTask, args: str | None, kwargs: str | None, task_options:
 async def run_here_async(
     task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None, current: CurrentTask
 ) -> EndedRun:
-    """An `async def` task in the running loop, for its fixtures; a plain one in another thread."""
+    """Run an `async def` task in the running loop, for its fixtures; a plain one in another thread."""
     values = task.load(args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
@@ -253,7 +253,7 @@ def next_try(
     good_until: datetime | None,
     rng: Random,
 ) -> tuple[float | None, EndedRun]:
-    """The delay before the next try, None if this was the last one; and what is stored then."""
+    """Return the delay before the next try, None if this was the last one; and what is stored then."""
     if ended.ok:
         return None, ended
     decision = decide(

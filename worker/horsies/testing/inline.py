@@ -64,7 +64,7 @@ class InlineBroker(PostgresBroker):
         return await drive_awaited(self._performing(operation, InlineLink(self._queue, blocking=False)))
 
     def _performing(self, operation: Operation[T], link: Any) -> CallSteps[BrokerResult[T]]:
-        """The caller's transaction is not waited for."""
+        """Do the work on the rows in memory. The caller's transaction is not waited for."""
         done: BrokerResult[T]
         try:
             done = Ok((yield run_now, _awaited, (operation.act(link),)))

@@ -131,13 +131,13 @@ class Inline:
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
 
     def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
-        """The tasks sent so far, in that order: all, or those of one task function."""
+        """Return the tasks sent so far, in that order: all, or those of one task function."""
         return [each for each in self._sent.values() if task is None or each.task_name == task.task_name]
 
     def started(
         self, of: str | WorkflowSpec[Any] | type[WorkflowDefinition[Any]] | None = None
     ) -> list[InlineWorkflow]:
-        """The workflows started so far, in that order, with their sub-workflows: all, or those of one name."""
+        """Return the workflows started so far, in that order, with their sub-workflows: all, or those of one name."""
         name = of if of is None or isinstance(of, str) else of.name
         return [each for each in self.workflows.all() if name is None or each.name == name]
 
@@ -248,14 +248,14 @@ class Inline:
                     self._running.wake()
 
     def _wait_or_pass_time(self, until: datetime | None, wanted: Wanted, *, blocking: bool) -> Wait | bool:
-        """One look at everything: with two, another thread takes a task between them, and both looks miss it."""
+        """Decide with one look at everything: between two, another thread could take a task that both miss."""
         with self._lock:
             seconds = None if until is None else (until - self._now()).total_seconds()
             wait = self._running.wait_for(wanted, seconds, blocking=blocking)
             return wait or bool(self.workflows.waiting_children()) or self._pass_time(until)
 
     def _waiting(self) -> list[InlineTask]:
-        """A task with a name that this application does not know waits for ever, as in its workers."""
+        """Return the tasks that can run. One with a name that the application does not know never can."""
         return [
             each
             for each in self._open.values()
@@ -275,7 +275,7 @@ class Inline:
             return Ran(expired=len(late))
 
     def _take(self) -> InlineTask | None:
-        """The first due task, started."""
+        """Return the first due task, started."""
         with self._lock:
             now = self._now()
             due = [each for each in self._waiting() if each.due <= now]

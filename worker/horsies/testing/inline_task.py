@@ -97,7 +97,7 @@ class InlineTask:
         self.status, self.started_at = TaskStatus.RUNNING, now
 
     def unstart(self) -> None:
-        """The test was cancelled in the middle of it."""
+        """Put it back: the test was cancelled in the middle of it."""
         self.status, self.started_at = TaskStatus.PENDING, None
 
     def expire(self, now: datetime) -> None:

@@ -118,7 +118,7 @@ class InlineWorkflows:
         return node is not None and workflow is not None and node.workflow.root == workflow.root
 
     def waiting_children(self) -> list[tuple[str, int]]:
-        """The nodes that wait for the start of their child workflows."""
+        """Return the nodes that wait for the start of their child workflows."""
         if not self.rows.workflows:
             return []
         return self._use(partial(ready_children, workflow_ids=None, limit=_CHILDREN))

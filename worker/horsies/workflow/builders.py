@@ -50,7 +50,7 @@ class WorkflowBuilder:
 
 
 def definition_errors(modules: Iterable[ModuleType]) -> list[HorsiesError]:
-    """Errors for definitions that no worker could find."""
+    """Return errors for definitions that no worker could find."""
     return [each.missing_key() for each in _definitions(modules) if not each.has_key()]
 
 
@@ -178,7 +178,7 @@ class TrialBuilds:
 
 
 def undecorated_errors(builders: Iterable[WorkflowBuilder], modules: Iterable[ModuleType]) -> list[HorsiesError]:
-    """Functions at module level whose annotation says that they return a workflow, and that no check would try."""
+    """Return errors for functions of these modules that are annotated to return a workflow, and that no check tries."""
     known = {builder.fn for builder in builders}
     return [
         WorkflowValidationError(

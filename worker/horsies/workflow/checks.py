@@ -151,7 +151,7 @@ def _not_runnable(node: Any, where: str) -> Iterator[WorkflowValidationError]:
 
 
 def _id_problems(graph: Graph) -> Iterator[WorkflowValidationError]:
-    """All other messages name nodes by their ids, so these are reported alone."""
+    """Check the ids. All other messages name nodes by them, so these errors are reported alone."""
     by_id = defaultdict(list)
     for node in graph.nodes:
         by_id[node.node_id].append(node)

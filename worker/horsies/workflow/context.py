@@ -48,7 +48,10 @@ class WorkflowContext:
     summaries_by_id: Mapping[str, SubWorkflowSummary[Any]] = field(default_factory=dict)
 
     def result_for(self, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
-        """The node's result, UPSTREAM_SKIPPED if it did not run. KeyError if `workflow_ctx_from` lacks the node."""
+        """Return the node's result, UPSTREAM_SKIPPED if it did not run.
+
+        KeyError if the node is not in `workflow_ctx_from`.
+        """
         found: TaskResult[T, TaskError] = self._find(self.results_by_id, id_of(node), "result")
         return restored(node, found)
 
@@ -56,7 +59,10 @@ class WorkflowContext:
         return id_of(node) in self.results_by_id
 
     def summary_for(self, node: Node[T] | NodeKey[T]) -> SubWorkflowSummary[T]:
-        """The summary of the node's child workflow. KeyError for a node without one, or not in `workflow_ctx_from`."""
+        """Return the summary of the node's child workflow.
+
+        KeyError for a node without one, or not in `workflow_ctx_from`.
+        """
         found: SubWorkflowSummary[T] = self._find(self.summaries_by_id, id_of(node), "summary")
         return found
 
@@ -73,7 +79,7 @@ class WorkflowContext:
 
 
 def call_kwargs(stored: dict[str, Any], takes: Container[str], classes: Classes) -> dict[str, Any]:
-    """The keyword arguments of the call, with `workflow_ctx` and `workflow_meta` if the function takes them.
+    """Return the keyword arguments of the call, with `workflow_ctx` and `workflow_meta` if the function takes them.
 
     Results in `workflow_ctx` may have these `classes`.
     """
@@ -89,7 +95,7 @@ def call_kwargs(stored: dict[str, Any], takes: Container[str], classes: Classes)
 
 
 def meta_in(kwargs: str | None) -> WorkflowMeta | None:
-    """The place in a workflow from stored kwargs; None for a task that is no node."""
+    """Return the place in a workflow from stored kwargs; None for a task that is no node."""
     if kwargs is None or tags.WORKFLOW_META not in kwargs:
         return None
     try:

@@ -53,7 +53,7 @@ class WorkflowDefinition(BaseDefinition[T]):
 
     @classmethod
     def build(cls, app: WorkflowApp) -> WorkflowSpec[T]:
-        """A new spec of the class's nodes."""
+        """Return a new spec of the class's nodes."""
         if not cls.has_key():
             raise cls.missing_key()
         meta = cls._read_meta()
@@ -62,7 +62,7 @@ class WorkflowDefinition(BaseDefinition[T]):
 
     @classmethod
     def build_with(cls, app: Any, *args: Any, **params: Any) -> WorkflowSpec[T]:
-        """Override it to make a workflow that depends on parameters: `def build_with(cls, app, *, count: int)`."""
+        """Build the workflow. Override it to take parameters: `def build_with(cls, app, *, count: int)`."""
         if args or params:
             raise WorkflowValidationError(
                 f"{cls.__qualname__} has no build_with() of its own to take {', '.join(params) or 'arguments'}",
@@ -79,7 +79,7 @@ class WorkflowDefinition(BaseDefinition[T]):
 
     @classmethod
     def is_base(cls) -> bool:
-        """A class that exists only as a base of other definitions."""
+        """Return whether the class exists only as a base of other definitions."""
         return not hasattr(cls, "name") and not cls.takes_parameters() and not cls.get_workflow_nodes()
 
     @classmethod
@@ -99,17 +99,17 @@ _lock = threading.Lock()
 
 
 def find_definition(definition_key: str) -> type[WorkflowDefinition[Any]] | None:
-    """The definition with this key, of all that this process has imported."""
+    """Return the definition with this key, of all that this process has imported."""
     return _by_key.get(definition_key)
 
 
 def known_definitions() -> list[str]:
-    """The keys of all definitions that this process has imported."""
+    """Return the keys of all definitions that this process has imported."""
     return list(_by_key)
 
 
 def declared_types() -> Iterator[Any]:
-    """The types in all definitions that this process has imported: of parameters, nodes and outputs."""
+    """Yield the types in all definitions that this process has imported: of parameters, nodes and outputs."""
     for definition in list(_by_key.values()):
         yield output_type(definition)
         yield from build_target(definition).declared_types()

@@ -46,7 +46,7 @@ class Graph:
         return id(node) in self._members
 
     def find(self, ref: NodeRef | None) -> AnyNode | None:
-        """The copy that belongs to one of the user's nodes, to a key or to a node_id."""
+        """Return the copy that belongs to one of the user's nodes, to a key or to a node_id."""
         if isinstance(ref, NodeKey):
             ref = ref.node_id
         if isinstance(ref, str):
@@ -70,7 +70,7 @@ class Graph:
             node.over = self._copies.get(id(node.over), node.over)
 
     def _each(self, nodes: Iterable[AnyNode]) -> tuple[AnyNode, ...]:
-        """The nodes without repetitions: to wait twice for one node has no further effect."""
+        """Return the nodes without repetitions: to wait twice for one node has no further effect."""
         found = (self._copies.get(id(node), node) for node in nodes)
         return tuple({id(node): node for node in found}.values())
 
@@ -135,7 +135,7 @@ def _definition_key(node: AnyNode) -> str | None:
 
 
 def map_kwargs(node: MapNode[Any]) -> str:
-    """The kwargs of a map's node: its task, the fixed arguments, and the items if they are known."""
+    """Return the kwargs of a map's node: its task, the fixed arguments, and the items if they are known."""
     target = target_of(node)
     item = next(iter(target.by_keyword))
     order: dict[str, Any] = {

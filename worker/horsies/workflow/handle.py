@@ -75,7 +75,7 @@ class WorkflowHandle(Generic[T]):
         self._output = output
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """The output node's result, or a dict of the results of all nodes on which none depends. Never raises.
+        """Return the output node's result, or a dict of the results of all nodes on which none depends. Never raises.
 
         Waits at most `timeout_ms`; 0 reads once, None waits without end. WORKFLOW_PAUSED ends the wait too.
         """
@@ -94,7 +94,7 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._read_status))
 
     def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
-        """The present nodes, in their order."""
+        """Return the present nodes, in their order."""
         return self._found(self._ask(self._read_nodes()))
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
@@ -102,7 +102,7 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._read_nodes()))
 
     def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
-        """The results that exist so far, by node_id."""
+        """Return the results that exist so far, by node_id."""
         return self.tasks().map(_results_of)
 
     async def results_async(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
@@ -110,7 +110,7 @@ class WorkflowHandle(Generic[T]):
         return (await self.tasks_async()).map(_results_of)
 
     def result_for(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
-        """One node's present result; RESULT_NOT_READY before it has ended. Never raises."""
+        """Return one node's present result; RESULT_NOT_READY before it has ended. Never raises."""
         try:
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
@@ -283,7 +283,7 @@ def _results_of(nodes: list[WorkflowTaskInfo]) -> dict[str, TaskResult[Any, Task
 
 
 def _nothing(_changed: bool) -> None:
-    """Drops the answer of `cancel`, which promises that the workflow has ended, not that this call cancelled it."""
+    """Drop the answer of `cancel`, which promises that the workflow has ended, not that this call cancelled it."""
 
 
 async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:

@@ -88,7 +88,7 @@ class Node(Generic[T]):
         raise NotImplementedError
 
     def key(self) -> NodeKey[T]:
-        """WorkflowContextMissingIdError before it has a node_id, given by the user or by the workflow."""
+        """Return its key. WorkflowContextMissingIdError before the user or the workflow has given it a node_id."""
         return NodeKey(id_of(self))
 
     def freeze(self) -> None:
@@ -128,7 +128,7 @@ class BaseDefinition(Generic[T]):
 
     @classmethod
     def get_workflow_nodes(cls) -> list[tuple[str, AnyNode]]:
-        """The nodes with the names of their attributes, those of base classes first, each node once."""
+        """Return the nodes with the names of their attributes, those of base classes first, each node once."""
         attributes: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             attributes.update(vars(base))
@@ -200,7 +200,7 @@ class TaskNode(Node[T]):
     def map(
         fn: WorkflowTask[U], over: Node[Any] | Sequence[Any], *, max_items: int = MOST_ITEMS, **fixed: Any
     ) -> MapNode[U]:
-        """One task per item of a list, or of the list that is the value of another node; together they are one node.
+        """Make one node that runs a task for each item of a list, or of the list that is the value of another node.
 
         The item is the first parameter; `fixed` are the others. MapNode takes the options that a TaskNode has.
         """
@@ -263,7 +263,7 @@ class MapNode(Node[list[T]]):
 
 
 def id_of(node: Node[Any] | NodeKey[Any]) -> str:
-    """The node's id; WorkflowContextMissingIdError if it has none yet."""
+    """Return the node's id; WorkflowContextMissingIdError if it has none yet."""
     if node.node_id is None:
         raise WorkflowContextMissingIdError(
             f"{node!r} has no node_id, so nothing can be found by it: give it one, node_id='...', or name it by its "
@@ -273,12 +273,12 @@ def id_of(node: Node[Any] | NodeKey[Any]) -> str:
 
 
 def result_classes(node: object, otherwise: Classes) -> Classes:
-    """The classes that a stored result of this node may have: those of its task's type, if it is known."""
+    """Return the classes that a stored result of this node may have: those of its task's type, if it is known."""
     return node.fn.result_classes if isinstance(node, TaskNode | MapNode) else otherwise
 
 
 def restored(node: object, result: TaskResult[Any, Any]) -> TaskResult[Any, Any]:
-    """A stored result of this node with a value of the type that its task declares; as it is for what is no task."""
+    """Return a stored result of this node with a value of the type that its task declares, if it is a task."""
     if isinstance(node, TaskNode):
         return node.fn.restored(result)
     if isinstance(node, MapNode) and isinstance(result.ok, list):
@@ -319,7 +319,7 @@ class FromNode:
 
 
 def from_node(node: Node[T]) -> TaskResult[T, Any]:
-    """An argument that is the result of another node: `total.node()(left=from_node(a), right=from_node(b))`."""
+    """Return an argument that is the result of another node: `total.node()(left=from_node(a), right=from_node(b))`."""
     if not isinstance(node, Node):
         raise WorkflowValidationError(
             f"from_node() takes a node, not {type(node).__name__}",

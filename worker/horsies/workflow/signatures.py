@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def fits(source: Any, target: Any) -> bool:
-    """False only if it is certain: annotations that cannot be checked must not prevent a workflow that would run."""
+    """Return False only if it is certain: annotations that cannot be checked must not prevent a workflow."""
     source, target = _plain(source), _plain(target)
     if source is target or target in (Any, object) or source is Any or source == target:
         return True
@@ -71,13 +71,13 @@ def _is_subclass(mine: type, theirs: type) -> bool:
 
 
 def _plain(kind: Any) -> Any:
-    """The type behind Annotated and aliases, with None replaced by its class."""
+    """Return the type behind Annotated and aliases, with None replaced by its class."""
     kind = bare_type(kind, keep_new_types=True)
     return NoneType if kind is None else kind
 
 
 def item_type(kind: Any) -> Any:
-    """The X of list[X] and the like; None if a value of this type is certainly no list."""
+    """Return the X of list[X] and the like; None if a value of this type is certainly no list."""
     kind = _plain(kind)
     if get_origin(kind) in (Union, UnionType):
         found = [item_type(member) for member in get_args(kind)]
@@ -92,14 +92,14 @@ def item_type(kind: Any) -> Any:
 
 
 def value_type(node: AnyNode) -> Any:
-    """The T of the TaskResult[T, E] that a node ends with."""
+    """Return the T of the TaskResult[T, E] that a node ends with."""
     if isinstance(node, SubWorkflowNode):
         return output_type(node.workflow_def)
     return list[node.fn.task_ok_type] if isinstance(node, MapNode) else node.fn.task_ok_type  # type: ignore[name-defined]
 
 
 def output_type(definition: type[BaseDefinition[Any]]) -> Any:
-    """The T of `class X(WorkflowDefinition[T])`; Any if it is not given."""
+    """Return the T of `class X(WorkflowDefinition[T])`; Any if it is not given."""
     for cls in definition.__mro__:
         for base in cls.__dict__.get("__orig_bases__", ()):
             if getattr(get_origin(base), "build_with", None) is not None:
@@ -111,7 +111,7 @@ def output_type(definition: type[BaseDefinition[Any]]) -> Any:
 def nested_cycle(
     definition: type[BaseDefinition[Any]] | None, nodes: Iterable[AnyNode]
 ) -> list[type[BaseDefinition[Any]]] | None:
-    """The path from a definition through nested ones back to one on the path; None if there is none."""
+    """Return the path from a definition through nested ones back to one on the path; None if there is none."""
     path = [] if definition is None else [definition]
     sound: set[type[BaseDefinition[Any]]] = set()
 
@@ -162,7 +162,7 @@ class NodeFunction:
         return next(iter(difflib.get_close_matches(name, self.by_keyword, n=1)), None)
 
     def hint(self, name: str) -> Any:
-        """The type of a parameter; its text if its names cannot be resolved here, None without annotation."""
+        """Return the type of a parameter; its text if its names cannot be resolved here, None without annotation."""
         parameter = self.by_keyword.get(name)
         return None if parameter is None else hint_of(self._function(), parameter)
 
@@ -170,7 +170,7 @@ class NodeFunction:
         return [self.hint(name) for name in self.by_keyword]
 
     def classes_for(self, argument: int | str) -> Classes | None:
-        """The classes that the annotation of an argument allows a row to name."""
+        """Return the classes that the annotation of an argument allows a row to name."""
         if self.classes is None or not self.takes(str(argument)):
             return None
         parameter = self.by_keyword.get(str(argument))
@@ -179,7 +179,7 @@ class NodeFunction:
         return self.classes.within(lambda: [hint_or_any(self._function(), parameter)])
 
     def kind(self, name: str) -> CheckedType | None:
-        """The type for checks of values; None if they are not checked."""
+        """Return the type for checks of values; None if they are not checked."""
         parameter = self.by_keyword.get(name)
         return None if parameter is None else kind_of_parameter(self._function(), parameter)
 
@@ -189,7 +189,7 @@ class NodeFunction:
         return value if conversion is None else conversion.dump(value, name)
 
     def from_stored(self, name: str, value: Any) -> Any:
-        """The value of the parameter's type, from what the codec has read; ConversionError if it is none."""
+        """Return the value of the parameter's type, from what the codec has read; ConversionError if it is none."""
         conversion = self._conversion(name)
         return value if conversion is None else conversion.load(value, name)
 
@@ -215,7 +215,7 @@ def target_of(node: AnyNode) -> NodeFunction:
 
 
 def result_types(hint: Any) -> list[Any] | None:
-    """The T of each `TaskResult[T, E]` in a parameter's type, Any if it is open; None if it takes no TaskResult."""
+    """Return the T of each `TaskResult[T, E]` in a parameter's type, Any if open; None if it takes no TaskResult."""
     if hint is Any:
         return [Any]
     if isinstance(hint, str):

@@ -104,7 +104,7 @@ class WorkflowSpec(Generic[T]):
         return next(_numbers)
 
     def to_plan(self) -> WorkflowPlan:
-        """The plan to store when it starts. WorkflowValidationError for queues that are not known outside an app."""
+        """Return the plan to store when it starts. WorkflowValidationError for queues that only an app would know."""
         require_routed(self.tasks)
         output = self.output
         return WorkflowPlan(
@@ -140,7 +140,7 @@ class WorkflowSpec(Generic[T]):
         return await drive_awaited(starting_again(self, error))
 
     def __getattr__(self, name: str) -> Any:
-        """The broker of the app, resolved when it is used: a test may have replaced it since."""
+        """Return the broker of the app, resolved when it is used: a test may have replaced it since."""
         app = self.__dict__.get("_app")
         if name == "broker" and app is not None:
             return app.get_broker()

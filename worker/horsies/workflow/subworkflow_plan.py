@@ -32,7 +32,7 @@ class BuildFailed(ChildPlanError):  # noqa: N818
 
 
 def map_plan(kwargs_json: str | None) -> WorkflowPlan:
-    """One node per item, from the kwargs that a task of the map's node would get; needs no class of the user's.
+    """Plan one node per item, from the kwargs that a task of the map's node would get. No class of the user is needed.
 
     Raises UnreadableKwargs or BuildFailed.
     """
@@ -54,7 +54,7 @@ def map_plan(kwargs_json: str | None) -> WorkflowPlan:
 
 
 def _read(kwargs_json: str | None) -> tuple[dict[str, Any], dict[str, Any], object]:
-    """The task of the map, its fixed arguments, and the result that has its items, if any."""
+    """Return the task of the map, its fixed arguments, and the result that has its items, if any."""
     try:
         tree = parse_json(kwargs_json or "null", "task_kwargs")
     except CorruptJsonError as error:
@@ -76,7 +76,7 @@ def _is_order(order: dict[str, Any]) -> bool:
 
 
 def _items_of(source: object) -> list[Any]:
-    """The list in the result of the preceding node."""
+    """Return the list in the result of the preceding node."""
     text = source.get("data") if isinstance(source, dict) else None
     if not isinstance(text, str):
         raise BuildFailed("the node that the map goes over has no result")
@@ -118,7 +118,7 @@ class UnknownDefinition(ChildPlanError):  # noqa: N818 - as its siblings
 
 
 def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -> WorkflowPlan:
-    """The child of a node, from the kwargs that a task of that node would get, including results of its dependencies.
+    """Plan the child of a node from the kwargs that a task of that node would get, with results of dependencies.
 
     Raises UnknownDefinition, UnreadableKwargs or BuildFailed. Runs the user's `build_with`, so call it in a thread.
     """
@@ -141,7 +141,7 @@ def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -
 
 
 def built_child(definition: type[BaseDefinition[Any]], app: WorkflowApp, kwargs_json: str | None) -> WorkflowSpec[Any]:
-    """The spec of a child, from the stored kwargs of its node; raises UnreadableKwargs and what `build_with` raises."""
+    """Build a child from the stored kwargs of its node; raise UnreadableKwargs or what `build_with` raises."""
     target = build_target(definition, app.storable)
     loaded = load_kwargs(kwargs_json, target.classes_for)
     if isinstance(loaded, Err):

@@ -222,7 +222,7 @@ def advance_ready(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[int
 
 @answers(_NODE_TASKS)
 def advance_announce(_rows: Rows, _workflow_ids: object) -> None:
-    """The queue asks for READY children whenever nothing else is due."""
+    """Do nothing: the queue asks for READY children whenever nothing else is due."""
 
 
 @answers(_NODE_TASKS)

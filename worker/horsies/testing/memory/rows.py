@@ -174,7 +174,7 @@ class Rows:
         return [node for workflow in self.those(workflow_ids) for node in workflow.nodes.values()]
 
     def node_of(self, task_id: str) -> MemoryNode | None:
-        """The node whose present task it is."""
+        """Return the node whose present task it is."""
         node = self._by_task.get(task_id)
         return node if node is not None and node.task_id == task_id else None
 
@@ -184,7 +184,7 @@ class Rows:
         return node is not None and node.workflow.status is not WorkflowStatus.RUNNING
 
     def below(self, workflow_id: str) -> list[Workflow]:
-        """This workflow and all that its nodes have started, on all levels."""
+        """Return this workflow and all that its nodes have started, on all levels."""
         found = self.those([workflow_id])
         for workflow in found:  # it grows
             found += [each for each in self.workflows.values() if each.parent_workflow_id == workflow.id]
@@ -242,13 +242,13 @@ class Rows:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Rows]:
-        """The connection for one use; user code must not run inside."""
+        """Yield the connection for one use; user code must not run inside."""
         with self.lock:
             yield self
 
 
 def array(text: str) -> tuple[str, ...]:
-    """The items of an array in PostgreSQL's text form, as `create_workflow` writes it: each of them quoted."""
+    """Return the items of an array in PostgreSQL's text form, as `create_workflow` writes it: each of them quoted."""
     return tuple(json.loads(f"[{text[1:-1]}]", strict=False))
 
 
@@ -263,7 +263,7 @@ ANSWERS: dict[str, Answer] = {}
 
 
 def answers(module: str) -> Callable[[Answer], Answer]:
-    """The function below answers the statement of its name in the SQL file of that module."""
+    """Let the function below answer the statement of its name in the SQL file of that module."""
 
     def add(answer: Answer) -> Answer:
         ANSWERS[statement(module, answer.__name__)] = answer
@@ -273,7 +273,7 @@ def answers(module: str) -> Callable[[Answer], Answer]:
 
 
 def run_now(work: Awaitable[T]) -> T:
-    """The result of a coroutine that waits for nothing, as those on a MemoryConnection; it needs no event loop."""
+    """Return the result of a coroutine that waits for nothing, as those on Rows do; it needs no event loop."""
     try:
         next(work.__await__())
     except StopIteration as end:

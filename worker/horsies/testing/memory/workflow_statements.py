@@ -143,7 +143,7 @@ def reference_texts(rows: Rows, workflow_ids: Sequence[str], indexes: Sequence[i
 
 @answers("horsies.lifecycle.node_tasks")
 def dependency_options(_rows: Rows, _workflow_ids: object, _indexes: object) -> None:
-    """Runs are not traced here, so no node has a span."""
+    """Do nothing: runs are not traced here, so no node has a span."""
 
 
 # Pause, resume and cancel.
@@ -176,7 +176,7 @@ def control_cancel(rows: Rows, workflow_id: str) -> list[Record]:
 
 
 def _change(rows: Rows, workflow_id: str, those: Collection[WorkflowStatus], **columns: Any) -> list[Record]:
-    """The workflow and all below it, if it has one of these states; those below which have it."""
+    """Change the workflow and those below it that have one of these states, if it has one itself."""
     first = rows.workflows.get(workflow_id)
     if first is None or first.status not in those:
         return []
