@@ -20,19 +20,7 @@ from datetime import date, datetime, time
 from enum import Enum
 from functools import partial
 from types import NoneType, SimpleNamespace, UnionType
-from typing import (
-    Any,
-    Final,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    Union,
-    Unpack,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 

@@ -212,8 +212,7 @@ class WorkflowContextMissingIdError(RuntimeError):
 
 
 def raise_collected(
-    errors: Iterable[HorsiesError],
-    several: type[MultipleValidationErrors] = MultipleValidationErrors,
+    errors: Iterable[HorsiesError], several: type[MultipleValidationErrors] = MultipleValidationErrors
 ) -> None:
     """Raise nothing for no error, the error itself for one, `several` with the report for more."""
     collected = tuple(flatten(errors))
@@ -256,7 +255,9 @@ def render(error: HorsiesError, *, colour: bool = False) -> str:
         lines.append(f"{margin[:-1]}{paint(BLUE, '-->')} {_hang(str(error.location), margin)}")
         if source := error.location.source:
             lines += [f"{margin}{bar}", f"{paint(BLUE, number)} {bar} {_hang(source, margin)}"]
-            lines.append(f"{margin}{bar} {_underline(error.location)}".rstrip())
+            start, end = error.location.columns
+            marks = "" if start is None or end is None else " " * (start - 1) + "^" * max(1, end - start)
+            lines.append(f"{margin}{bar} {marks}".rstrip())
     label = paint(BLUE, "=")
     indent = margin + " " * len("= note: ")
     lines += [f"{margin}{label} note: {_hang(note, indent)}" for note in error.notes]
@@ -268,11 +269,6 @@ def render(error: HorsiesError, *, colour: bool = False) -> str:
 def way_to_install(extra: str) -> str:
     """Return how to install an extra. No index has the package under its name, so pip needs the sources."""
     return f"in a clone of the repository of horsies-console: pip install '.[{extra}]'"
-
-
-def _underline(location: SourceLocation) -> str:
-    start, end = location.columns
-    return "" if start is None or end is None else " " * (start - 1) + "^" * max(1, end - start)
 
 
 def _hang(text: str, indent: str) -> str:

@@ -273,9 +273,7 @@ def is_err(result: Result[T, E]) -> TypeIs[Err[E]]:
     return isinstance(result, Err)
 
 
-def as_result(
-    *exceptions: type[ExceptionT],
-) -> Callable[[Callable[P, T]], Callable[P, Result[T, ExceptionT]]]:
+def as_result(*exceptions: type[ExceptionT]) -> Callable[[Callable[P, T]], Callable[P, Result[T, ExceptionT]]]:
     """Make a function return Ok(value), or Err(exception) for the exceptions named here."""
     _require_exceptions(exceptions)
 

@@ -43,7 +43,10 @@ class TaskError(BaseModel):
         if isinstance(code, BuiltInTaskCode):
             return code
         if isinstance(code, dict) and code.keys() == {BUILTIN_CODE}:
-            return _builtin(code[BUILTIN_CODE])
+            stored = code[BUILTIN_CODE]
+            if not isinstance(stored, str) or stored not in BUILTIN_CODE_REGISTRY:
+                raise ValueError(f"{stored!r} is not a built-in code")
+            return BUILTIN_CODE_REGISTRY[stored]
         if isinstance(code, Enum):
             raise ValueError(f"{code!r} is an enum member of yours; pass its text, for example {code.name!r}")
         if isinstance(code, str) and code in BUILTIN_CODE_REGISTRY:
@@ -55,13 +58,6 @@ class TaskError(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return [(name, value) for name, value in super().__repr_args__() if value is not None]
-
-
-def _builtin(code: object) -> BuiltInTaskCode:
-    member = BUILTIN_CODE_REGISTRY.get(code) if isinstance(code, str) else None
-    if member is None:
-        raise ValueError(f"{code!r} is not a built-in code")
-    return member
 
 
 # No slots: a frozen generic dataclass with slots cannot be called as SubWorkflowSummary[int](...) (Python 3.11:

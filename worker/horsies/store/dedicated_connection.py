@@ -45,14 +45,7 @@ class DedicatedConnection:
     a pool.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        role: str,
-        *,
-        behind_pooler: bool,
-        durable: bool = True,
-    ) -> None:
+    def __init__(self, database: Database, role: str, *, behind_pooler: bool, durable: bool = True) -> None:
         """Let commits for tasks in flight reach the disk if `durable`, even if the server would not wait for that."""
         self._database = database
         self._role = role

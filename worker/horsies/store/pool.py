@@ -126,20 +126,15 @@ class Pool:
             connection = await self._database.connect(self._role)
         else:
             connection = await self._database.connect(
-                self._role,
-                settings=_SETTINGS,
-                statement_cache_size=_CACHED_STATEMENTS,
-                durable=self._config.durable,
+                self._role, settings=_SETTINGS, statement_cache_size=_CACHED_STATEMENTS, durable=self._config.durable
             )
         if self._config.echo:
-            connection.add_query_logger(_echo)
+            connection.add_query_logger(
+                lambda query: _log.info("%s [%.1f ms]", " ".join(query.query.split()), query.elapsed * 1000)
+            )
         self._opened_at[connection] = time.monotonic()
         return connection
 
     def _drop(self, connection: asyncpg.Connection) -> None:
         self._opened_at.pop(connection, None)
         connection.terminate()
-
-
-def _echo(query: asyncpg.connection.LoggedQuery) -> None:
-    _log.info("%s [%.1f ms]", " ".join(query.query.split()), query.elapsed * 1000)

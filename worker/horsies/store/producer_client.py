@@ -109,14 +109,7 @@ class Coalescer(Generic[ItemT, AnswerT]):
 class Link:
     """Belongs to one event loop. Created by `open`; it cannot be reused after it is closed."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        database: Database,
-        *,
-        listens: bool,
-        replaces_lost: bool,
-    ) -> None:
+    def __init__(self, pool: Pool, database: Database, *, listens: bool, replaces_lost: bool) -> None:
         self._pool = pool
         self._database = database
         self._trying: asyncio.Task[None] | None = None
@@ -134,9 +127,7 @@ class Link:
         self._listener = None
         if listens:
             self._listener = Listener(
-                partial(database.connect, "listener"),
-                probe_interval_s=database.probe_interval_s,
-                on_gap=self._wake_all,
+                partial(database.connect, "listener"), probe_interval_s=database.probe_interval_s, on_gap=self._wake_all
             )
         self.waiting = Waiting(reads.ask, self._listener, "task_done")
         self.waiting_for_workflows = Waiting(workflow_reads.ask, self._listener, "workflow_done")
@@ -239,18 +230,16 @@ class Link:
             if is_transient(error):
                 raise
         # The server rejects one of them (a NUL in a text, a name too long), and with it the whole statement.
-        return [await self._insert_alone(request) for request in requests]
-
-    async def _insert_alone(self, request: EnqueueRequest) -> Enqueued | BaseException:
-        try:
-            return await self.use(enqueue_one, request)
-        except (*CONNECTION_ERRORS, CodecError) as error:
-            return error
+        answers: list[Enqueued | BaseException] = []
+        for request in requests:
+            try:
+                answers.append(await self.use(enqueue_one, request))
+            except (*CONNECTION_ERRORS, CodecError) as error:
+                answers.append(error)
+        return answers
 
     async def _read(
-        self,
-        read: Callable[[asyncpg.Connection, Sequence[str]], Awaitable[dict[str, AnswerT]]],
-        row_ids: Sequence[str],
+        self, read: Callable[[asyncpg.Connection, Sequence[str]], Awaitable[dict[str, AnswerT]]], row_ids: Sequence[str]
     ) -> list[AnswerT | BaseException | None]:
         found = await self.use(read, row_ids)
         return [found.get(row_id) for row_id in row_ids]

@@ -117,15 +117,11 @@ def without_comments(sql: str) -> str:
         elif kind == "comment" and not _PLACE.fullmatch(text):
             blank += " "  # words on its two sides stay two words
         else:
-            kept += (_one_blank(blank), text)
+            # Blanks are reduced to at most one end of a line, with the indentation after it.
+            _, end, indentation = blank.rpartition("\n")
+            kept += (end + indentation if end else blank[:1], text)
             blank = ""
     return "".join(kept).strip() + "\n"
-
-
-def _one_blank(blank: str) -> str:
-    """Reduce blanks to at most one end of a line, with the indentation after it."""
-    _, end, indentation = blank.rpartition("\n")
-    return end + indentation if end else blank[:1]
 
 
 def _end_of_block(sql: str, at: int) -> int:

@@ -136,7 +136,11 @@ class Reader:
     def task_error_of_any_class(self, tree: _Tree) -> TaskError:
         stored = {key: item for key, item in tree.items() if key not in (tags.TASK_ERROR, tags.ERROR_CLASS)}
         fields = {key: self.error_field(key, item) for key, item in stored.items()}
-        fields["error_code"] = _error_code(fields.get("error_code"))
+        code = fields.get("error_code")
+        if isinstance(code, dict):
+            code = code.get(tags.BUILTIN_CODE)
+        # Rows of other writers may have a built-in code as plain text, or one that is newer than this version.
+        fields["error_code"] = to_builtin(code) if isinstance(code, str) else code
         if tags.ERROR_CLASS not in tree and "sub_workflow_id" not in fields:
             return TaskError.model_validate(fields)
         # Callers decide by code, message and data: a process without the subclass still gets those.
@@ -159,13 +163,6 @@ def _error_class(address: dict[str, str] | None, classes: Classes) -> type[TaskE
     if not issubclass(cls, TaskError):
         raise LookupError(f"{cls.__qualname__} is not a TaskError")
     return cls
-
-
-def _error_code(stored: Any) -> Any:
-    """Rows of other writers may have a built-in code as plain text, or one that is newer than this version."""
-    if isinstance(stored, dict):
-        stored = stored.get(tags.BUILTIN_CODE)
-    return to_builtin(stored) if isinstance(stored, str) else stored
 
 
 def moment(tree: _Tree) -> date | time:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -154,8 +153,11 @@ class _Writer:
         data = value.model_dump(mode="json", round_trip=True)
         if model_holds_sets(type(value)):
             data = with_sorted_sets(value, data)
-        with self.untagged():
-            return {tags.PYDANTIC_MODEL: True, **address_of(type(value)), "data": self.tree(data)}
+        # A model's own JSON is read by the model and not searched for tags, so it may use any key.
+        before, self.plain = self.plain, True
+        tree = self.tree(data)
+        self.plain = before
+        return {tags.PYDANTIC_MODEL: True, **address_of(type(value)), "data": tree}
 
     def dataclass(self, value: Any) -> dict[str, Any]:
         self.check_class(type(value))
@@ -198,13 +200,6 @@ class _Writer:
             reason = self.classes.why_not(cls)
         if reason is not None:
             raise self.refusal(reason)
-
-    @contextmanager
-    def untagged(self) -> Iterator[None]:
-        """Allow any key: a model's own JSON is read by the model and not searched for tags."""
-        before, self.plain = self.plain, True
-        yield
-        self.plain = before
 
     def refusal(self, reason: str) -> CodecError:
         return CodecError(spell_path(self.path), reason)

@@ -52,13 +52,7 @@ class Programs:
         """Start the server itself in the foreground, with its output in `log`."""
         command = [str(self.bin / "postgres"), *args]
         return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            env=_environment(),
-            **self.identity(),
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=_environment(), **self.identity()
         )
 
     def identity(self) -> dict[str, Any]:
@@ -99,7 +93,12 @@ def find_programs(place: EmbeddedPlace) -> Programs:
         return Programs(bin_dir, wanted, None)
     account = _unprivileged_account()
     _refuse_closed_parents(place.root, account)
-    _refuse_data_of_others(place.data, account)
+    if place.data.exists() and place.data.stat().st_uid != pwd.getpwnam(account).pw_uid:
+        owner = owner_name(place.data)
+        raise EmbeddedError(
+            f"{place.data} belongs to {owner}; started by root, PostgreSQL runs as user {account}, who may not use it",
+            help_text=f"run horsies as {owner}, or point HORSIES_HOME to another directory",
+        )
     return reachable(Programs(bin_dir, wanted, account), package, place)
 
 
@@ -153,15 +152,6 @@ def _refuse_closed_parents(root: Path, account: str) -> None:
                 f"of user {owner_name(parent)}",
                 help_text=f"point HORSIES_HOME to a directory outside {parent}, such as /var/lib/horsies",
             )
-
-
-def _refuse_data_of_others(data: Path, account: str) -> None:
-    if data.exists() and data.stat().st_uid != pwd.getpwnam(account).pw_uid:
-        owner = owner_name(data)
-        raise EmbeddedError(
-            f"{data} belongs to {owner}; started by root, PostgreSQL runs as user {account}, who may not use it",
-            help_text=f"run horsies as {owner}, or point HORSIES_HOME to another directory",
-        )
 
 
 def reachable(programs: Programs, package: Path, place: EmbeddedPlace) -> Programs:

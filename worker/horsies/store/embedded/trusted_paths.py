@@ -128,8 +128,7 @@ def _require_trusted(directory: Path, found: os.stat_result, *, in_shared: bool)
     writers = _writers(found)
     if writers and not found.st_mode & stat.S_ISVTX:
         raise _refused(
-            f"{writers} may replace files in {directory}",
-            f"if only you use it: chmod go-w {directory};\n{_REMEDY}",
+            f"{writers} may replace files in {directory}", f"if only you use it: chmod go-w {directory};\n{_REMEDY}"
         )
     return writers is not None
 

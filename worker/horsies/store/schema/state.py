@@ -195,7 +195,9 @@ async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
     """Return the state of the schema that an unqualified table name refers to on this connection."""
     async with conn.transaction():  # one backend for all statements, behind PgBouncer too
         session, found = await _read_contents(conn)
-        applied = await _applied(conn, session) if _has_list(found) else {}
+        listed = found.get(LEDGER)
+        is_list = listed is not None and listed.is_table and listed.columns >= LEDGER_COLUMNS
+        applied = await _applied(conn, session) if is_list else {}
         if applied:
             # If they were read before the list, the tables of a migration that commits in between would appear to be
             # missing.
@@ -209,12 +211,13 @@ async def _read_contents(conn: asyncpg.Connection) -> tuple[SchemaSession, dict[
         raise await _no_schema(conn)
     first = rows[0]
     session = SchemaSession(first["schema"], first["role"], first["read_only"])
-    return session, {row["name"]: _found(row) for row in rows if row["name"]}
-
-
-def _found(row: asyncpg.Record) -> FoundObject:
-    sets = (frozenset(row[part]) for part in ("columns", "triggers", "indexes", "privileges"))
-    return FoundObject(row["is_table"], *sets)
+    parts = ("columns", "triggers", "indexes", "privileges")
+    found = {
+        row["name"]: FoundObject(row["is_table"], *(frozenset(row[part]) for part in parts))
+        for row in rows
+        if row["name"]
+    }
+    return session, found
 
 
 async def require_current(conn: asyncpg.Connection) -> None:
@@ -222,10 +225,6 @@ async def require_current(conn: asyncpg.Connection) -> None:
     state = await inspect_schema(conn)
     if state.kind is not SchemaKind.CURRENT:
         raise state.error
-
-
-def _has_list(found: dict[str, FoundObject]) -> bool:
-    return LEDGER in found and found[LEDGER].is_table and found[LEDGER].columns >= LEDGER_COLUMNS
 
 
 async def _applied(conn: asyncpg.Connection, session: SchemaSession) -> dict[int, str]:
