@@ -34,21 +34,21 @@ class PostgresConfig(CheckedModel):
     database_url: str
     """`postgresql://`, several hosts and sockets included, `embedded:///path`, or `embedded://name`."""
     pool_pre_ping: bool = True
-    """Whether a pooled connection that was lost is replaced without an error for the caller."""
+    """Replace a lost connection of the pool without an error for the caller."""
     pool_size: int = 30
-    """The connections that the pool keeps."""
+    """Number of connections that the pool keeps."""
     max_overflow: int = 30
-    """The connections that it opens beyond that while they are needed."""
+    """Number of connections that it opens in addition while they are needed."""
     pool_timeout: int = 30
-    """How many seconds a caller waits for a connection."""
+    """Seconds that a caller waits for a connection."""
     pool_recycle: int = 1800
-    """After how many seconds a connection is replaced."""
+    """Seconds after which a connection is replaced."""
     echo: bool = False
-    """Whether statements are logged."""
+    """Log each statement."""
     durable: bool = True
-    """Sends, starts and outcomes that were confirmed are on the disk, even if the server's synchronous_commit is off.
+    """Wait until sends, starts and outcomes are on the disk, even if synchronous_commit of the server is off.
 
-    False leaves that to the server: faster there, and what was confirmed in the last moments before a crash is lost.
+    False keeps the setting of the server: if it is off, faster, but a crash of the server loses the last commits.
     """
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
@@ -68,18 +68,18 @@ class PostgresConfig(CheckedModel):
 
 
 class WorkerResilienceConfig(CheckedModel):
-    """Retry delays double from initial to max; 0 attempts means for ever. Polling backs up lost notifications."""
+    """Waits of a worker. Retry delays double from initial to max; polling replaces lost notifications."""
 
     rules_stand_alone = True
 
     db_retry_initial_ms: int = Field(default=500, ge=100, le=60_000)
-    """The first wait after a failure of the database; each further one is twice as long."""
+    """Milliseconds before the first retry after a failure of the database; each further wait is twice as long."""
     db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000)
-    """The longest wait."""
+    """Longest wait between two retries, in milliseconds."""
     db_retry_max_attempts: int = Field(default=0, ge=0, le=10_000)
-    """After how many failures the start of a worker gives up; 0 for never."""
+    """Number of failures after which the start of a worker gives up; 0 for never."""
     notify_poll_interval_ms: int = Field(default=5_000, ge=1_000, le=300_000)
-    """How often a worker looks for tasks without a notification."""
+    """Milliseconds between two polls for tasks, in case a notification was lost."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if self.db_retry_max_ms < self.db_retry_initial_ms:
@@ -137,11 +137,11 @@ class CustomQueueConfig(CheckedModel):
     """One queue: priority 1 is served first; max_concurrency counts over the whole cluster."""
 
     name: str
-    """The name that tasks are sent to."""
+    """Name of the queue, as tasks use it."""
     priority: int = Field(default=1, ge=1, le=100)
-    """1 is served first."""
+    """Priority of the queue; 1 is served first."""
     max_concurrency: int = Field(default=5, ge=1)
-    """The most tasks of this queue that run at once on all workers together."""
+    """Maximum number of tasks of this queue that run at the same time on all workers together."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if reason := why_not_a_queue_name(self.name):
@@ -163,48 +163,48 @@ class AppConfig(CheckedModel):
     queue_mode: QueueMode = QueueMode.DEFAULT
     """One queue for everything, or the queues of `custom_queues`."""
     custom_queues: list[CustomQueueConfig] | None = None
-    """The queues, with QueueMode.CUSTOM."""
+    """Queues of the application; only with QueueMode.CUSTOM."""
     default_queue: str | None = None
-    """With QueueMode.CUSTOM, the queue of tasks that name none; None: each task names its own."""
+    """With QueueMode.CUSTOM, the queue of tasks that name none; None: each task must name one."""
     cluster_wide_cap: int | None = None
-    """The most tasks that run at once on all workers together; None for no cap."""
+    """Maximum number of tasks that run at the same time on all workers together; None for no cap."""
     prefetch_buffer: int = 0
-    """How many more tasks a worker claims than it can run, so that the next one is at hand."""
+    """Number of tasks that a worker claims beyond those that it can run, so that the next one is ready."""
     claim_lease_ms: int | None = None
-    """How long a claimed task may wait for a child process before other workers may take it.
+    """Milliseconds that a claimed task may wait for a child process before other workers may take it.
 
     None: 60,000, or twice recovery.claimer_heartbeat_interval_ms if that is more.
     """
     max_claim_renew_age_ms: int = 180_000
-    """Until which age a claim that has not started is renewed; by default no shorter than a lease of None."""
+    """Maximum age, in milliseconds, of an unstarted claim that is still renewed; by default at least claim_lease_ms."""
     recovery: RecoveryConfig = Field(default_factory=RecoveryConfig)
-    """When tasks count as lost, and how long history is kept."""
+    """Rules for lost tasks, and how long history is kept."""
     resilience: WorkerResilienceConfig = Field(default_factory=WorkerResilienceConfig)
-    """How a worker waits for its database."""
+    """Delays with which a worker waits for its database."""
     schedule: ScheduleConfig | None = None
-    """What is sent at fixed times."""
+    """Schedules: tasks and workflows that are sent at fixed times."""
     exception_mapper: Annotated[ExceptionMapper, SkipValidation] = Field(default_factory=dict)
-    """Error codes for exceptions that tasks raise, by their class."""
+    """Error codes of exceptions that tasks raise, by the class of the exception."""
     default_unhandled_error_code: Annotated[str, SkipValidation] = "UNHANDLED_EXCEPTION"
-    """The error code of all other exceptions."""
+    """Error code of all other exceptions."""
     resend_on_transient_err: bool = False
-    """Whether a send or a start is tried again, up to three times, after a failure that may pass; it is stored once."""
+    """Retry a send or a start up to three times after a transient failure; it is stored once."""
     raise_send_errors: bool = False
-    """Whether a send that fails raises SendFailedError; otherwise it is logged, and returned as an Err."""
+    """Raise SendFailedError for a failed send; otherwise it is logged and returned as an Err."""
     failed_send_aborts: bool = True
-    """Whether a send that fails inside the caller's transaction (`connection=`) makes that transaction fail, too."""
+    """Let a failed send inside the caller's transaction (`connection=`) abort that transaction, too."""
     requeue_on_interrupt: bool = False
-    """Whether tasks run again after a shutdown interrupted them, unless the task itself says so or not."""
+    """Requeue tasks that a shutdown interrupted, unless the task has its own setting."""
     unknown_tasks: Literal["leave", "fail"] = "leave"
-    """What a worker does with waiting tasks whose name it does not know: leave them to another one, or fail them."""
+    """Handling of waiting tasks whose name a worker does not know: leave them to other workers, or fail them."""
     allow_looks: bool = True
-    """Whether operators may see the Python stacks of running tasks, with local variables if they ask for them."""
+    """Allow operators to see the Python stacks of running tasks, with local variables on request."""
     failed_output_bytes: int = Field(default=4_096, ge=0, le=65_536)
-    """How much of its last output is kept with an attempt that failed, crashed or was stopped; 0 keeps nothing."""
+    """Bytes of the last output that are kept with an attempt that failed, crashed or was stopped; 0 keeps nothing."""
     version: str | None = Field(default=None, min_length=1, max_length=100)
-    """The version of the application, by which Activity and the charts mark a deployment: a release, or a commit."""
+    """Version of the application, a release or a commit, by which Activity and the charts mark a deployment."""
     requeue_pending: bool = True
-    """Always true: waiting tasks are rows in PostgreSQL and outlive any shutdown."""
+    """Always true: waiting tasks are rows in PostgreSQL and survive any shutdown."""
 
     def model_post_init(self, _context: object) -> None:
         if self.claim_lease_ms is None and "max_claim_renew_age_ms" not in self.model_fields_set:
@@ -228,8 +228,8 @@ class AppConfig(CheckedModel):
         yield from default_code_problems(self.default_unhandled_error_code)
         if not self.requeue_pending:
             yield ConfigurationError(
-                "requeue_pending=False cannot be had: waiting tasks are rows in PostgreSQL and outlive every shutdown",
-                help_text="leave it out; to have tasks dropped when they get old, send them with good_until",
+                "requeue_pending=False is not supported: waiting tasks are rows in PostgreSQL and survive a shutdown",
+                help_text="remove it; to drop tasks that are too old, send them with good_until",
             )
 
     @property
@@ -240,7 +240,7 @@ class AppConfig(CheckedModel):
 
     @property
     def schedule_interval_s(self) -> float:
-        """Seconds between two looks of a scheduler at its schedules."""
+        """Seconds between two checks for due schedules."""
         return 1.0 if self.schedule is None else float(self.schedule.check_interval_seconds)
 
     def _queue_rules(self) -> Iterable[ConfigurationError]:
@@ -254,7 +254,7 @@ class AppConfig(CheckedModel):
                 )
             if self.custom_queues is not None:
                 yield ConfigurationError(
-                    "custom_queues are given, but queue_mode is DEFAULT",
+                    "custom_queues is set, but queue_mode is DEFAULT",
                     code=code,
                     help_text="set queue_mode=QueueMode.CUSTOM, or remove custom_queues",
                 )
@@ -263,7 +263,7 @@ class AppConfig(CheckedModel):
             yield ConfigurationError(
                 "queue_mode is CUSTOM, but custom_queues is empty",
                 code=code,
-                help_text='name at least one: custom_queues=[CustomQueueConfig(name="mail")]',
+                help_text='define at least one: custom_queues=[CustomQueueConfig(name="mail")]',
             )
             return
         names = [queue.name for queue in self.custom_queues]
@@ -271,7 +271,7 @@ class AppConfig(CheckedModel):
             yield ConfigurationError(
                 f"default_queue {self.default_queue!r} is not one of custom_queues",
                 code=code,
-                help_text=f"choose one of {', '.join(names)}, or list it there",
+                help_text=f"choose one of {', '.join(names)}, or add it to custom_queues",
             )
         counts = Counter(queue.name for queue in self.custom_queues)
         if twice := sorted(name for name, count in counts.items() if count > 1):
@@ -291,9 +291,9 @@ class AppConfig(CheckedModel):
             )
         if cap is not None and self.prefetch_buffer > 0:
             yield ConfigurationError(
-                f"cluster_wide_cap={cap} and prefetch_buffer={self.prefetch_buffer} exclude each other",
+                f"cluster_wide_cap={cap} cannot be combined with prefetch_buffer={self.prefetch_buffer}",
                 code=code,
-                notes=["prefetched tasks are claimed beyond what runs, so a hard cap could not hold"],
+                notes=["a worker claims prefetched tasks in addition to those that run, so the cap would be exceeded"],
                 help_text="set prefetch_buffer=0, or remove cluster_wide_cap",
             )
 
@@ -303,7 +303,7 @@ class AppConfig(CheckedModel):
         if self.prefetch_buffer > 0 and self.claim_lease_ms is None:
             yield _prefetch(
                 f"prefetch_buffer={self.prefetch_buffer} needs claim_lease_ms",
-                "set claim_lease_ms, for example 60000: how long a claimed task may wait before others may take it",
+                "set claim_lease_ms, for example 60000: how long a claimed task may wait before other workers take it",
             )
         lease, beat = self.effective_claim_lease_ms, self.recovery.claimer_heartbeat_interval_ms
         if lease <= 0:

@@ -22,8 +22,8 @@ _MAX_REPORTED = 10_000_000
 class RecoveryConfig(CheckedModel):
     """Thresholds and intervals in milliseconds, retention in hours (None keeps everything).
 
-    A run or a claim is stale when it was silent for its threshold, and workers could beat meanwhile. After a gap in
-    which none could (longer than the threshold less two beats, and than a quarter of it), a sweep waits for 1.25
+    A run or a claim is stale if it sent no heartbeat for its threshold, although workers could send some. After a gap
+    in which none could (longer than the threshold less two beats, and than a quarter of it), a sweep waits for 1.25
     intervals of the beats and half an interval more (1 to 5 s of it), or until the silence without all gaps is longer
     than the threshold.
     """
@@ -31,37 +31,37 @@ class RecoveryConfig(CheckedModel):
     rules_stand_alone = True
 
     auto_requeue_stale_claimed: bool = True
-    """Whether sweeps put claims without a heartbeat back into their queue; otherwise they wait for their lease."""
+    """Let sweeps requeue claims without a heartbeat; otherwise these wait until their lease expires."""
     claimed_stale_threshold_ms: int = Field(default=USUAL_CLAIM.stale_ms, ge=1_000, le=_HOUR_MS)
-    """How long a claim may be silent before it is stale; by default at least twice claimer_heartbeat_interval_ms."""
+    """Milliseconds without a heartbeat after which a claim is stale; by default at least two heartbeat intervals."""
     auto_fail_stale_running: bool = True
-    """Whether sweeps end runs without a heartbeat as WORKER_CRASHED, and retry those whose policy lists it."""
+    """Let sweeps fail runs without a heartbeat with WORKER_CRASHED, and retry those whose policy lists that code."""
     running_stale_threshold_ms: int = Field(default=USUAL_RUN.stale_ms, ge=1_000, le=2 * _HOUR_MS)
-    """How long a run may be silent before it is stale; the worker stops its code shortly before that."""
+    """Milliseconds without a heartbeat after which a run is stale; the worker stops its code shortly before that."""
     finalizing_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=2 * _HOUR_MS)
-    """How long an outcome that could not be stored may be announced before its run counts as stale after all."""
+    """Milliseconds that a worker may keep announcing an outcome that it cannot store, before its run is stale."""
     crashed_worker_recovery_grace_ms: int = Field(default=10_000, ge=0, le=_HOUR_MS)
-    """How long after the end of a task its workflow is left to the worker that ran it, before a sweep advances it."""
+    """Milliseconds after the end of a task in which only the worker that ran it advances its workflow, and no sweep."""
     check_interval_ms: int = Field(default=30_000, ge=1_000, le=600_000)
-    """How often the workers sweep, together: one of them does, whichever comes first."""
+    """Milliseconds between two sweeps of all workers together: the first worker to come does the next one."""
     runner_heartbeat_interval_ms: int = Field(default=USUAL_RUN.every_ms, ge=1_000, le=120_000)
-    """How often a worker sends the heartbeats of its runs.
+    """Milliseconds between two heartbeats of a run.
 
-    At least three times in the time after which it stops their code, so that one may be lost: with a
-    running_stale_threshold_ms of 30,000 every 7.5 s.
+    Shortened so that three fit into the time after which its code is stopped, and one may be lost: 7.5 s with a
+    running_stale_threshold_ms of 30,000.
     """
     claimer_heartbeat_interval_ms: int = Field(default=USUAL_CLAIM.every_ms, ge=1_000, le=120_000)
-    """How often a worker sends the heartbeats of its claims."""
+    """Milliseconds between two heartbeats of a claim."""
     heartbeat_retention_hours: int | None = Field(default=24, ge=1, le=8_760)
-    """How long heartbeats are kept; at least as long as a sweep may need them."""
+    """Hours for which heartbeats are kept; at least as long as a sweep may need them."""
     worker_state_retention_hours: int | None = Field(default=168, ge=1, le=8_760)
-    """How long the snapshots of workers are kept."""
+    """Hours for which snapshots of workers are kept."""
     terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
-    """How long tasks and workflows that have ended are kept."""
+    """Hours for which ended tasks and workflows are kept."""
     operator_action_retention_hours: int | None = Field(default=8_760, ge=1, le=87_600)
-    """How long the audit trail, outages and what sweeps recovered are kept.
+    """Hours for which the audit log, outages and the results of sweeps are kept.
 
-    By default for ever if nothing else is deleted.
+    None, that is for ever, by default if nothing else is deleted.
     """
 
     def model_post_init(self, _context: object) -> None:

@@ -24,18 +24,18 @@ Interval: TypeAlias = Annotated[int, Field(ge=1, le=LONGEST_INTERVAL_S)]
 
 
 class RetryPolicy(CheckedModel):
-    """The errors that are tried again, how often and after how many seconds."""
+    """The errors that are retried, how often, and after how many seconds."""
 
     auto_retry_for: list[BuiltInTaskCode | str] = Field(min_length=1)
-    """The error codes that are tried again; all others end the task."""
+    """Error codes that are retried; all others end the task."""
     max_retries: int = Field(default=DEFAULT_MAX_RETRIES, ge=1, le=MOST_RETRIES)
-    """How many further runs there may be after the first."""
+    """Maximum number of further runs after the first."""
     intervals: list[Interval] = Field(default=list(DEFAULT_INTERVALS), min_length=1, max_length=MOST_RETRIES)
-    """Seconds to wait: one for each retry, or with exponential backoff the first one alone. 1 to 86,400 each."""
+    """Seconds before each retry; with exponential backoff one value, for the first retry. 1 to 86,400 each."""
     backoff_strategy: BackoffStrategy = "fixed"
-    """`fixed`, or `exponential`: each wait is twice the one before it."""
+    """`fixed`, or `exponential`: each wait is twice as long as the one before."""
     jitter: bool = True
-    """Whether each wait is shortened or prolonged by up to a quarter, so that retries do not come all at once."""
+    """Vary each wait by up to a quarter, so that not all retries come at once."""
 
     @classmethod
     def fixed(

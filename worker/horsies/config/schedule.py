@@ -92,7 +92,7 @@ class WeeklySchedule(CheckedModel):
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if twice := _repeated(self.days):
-            yield _invalid(f"duplicate weekdays: {', '.join(twice)}", "name each day once")
+            yield _invalid(f"duplicate weekdays: {', '.join(twice)}", "list each day once")
         yield from _zone_in_time(self.time)
 
 
@@ -158,20 +158,20 @@ class _Schedule(CheckedModel):
     """The fields of all schedules: a name, and the times at which they come due."""
 
     name: StoredName
-    """Identifies the schedule in the database: a renamed one begins anew."""
+    """Name by which the database knows the schedule: a renamed one is a new one."""
     pattern: Annotated[
         Annotated[SchedulePattern, Field(discriminator="type")],
         BeforeValidator(_cron_of_text, json_schema_input_type=SchedulePattern | str),
     ]
-    """When; a string is a cron expression."""
+    """Times of the runs; a string is a cron expression."""
     enabled: bool = True
-    """Whether it is sent at all."""
+    """False switches the schedule off."""
     timezone: str = "UTC"
-    """The zone whose clock the pattern means: `Europe/Berlin`."""
+    """Time zone of the pattern, such as `Europe/Berlin`."""
     catch_up_missed: bool = False
-    """Whether each missed slot is sent, once a scheduler runs again; otherwise all of them are one run."""
+    """Send each missed slot once a scheduler runs again; otherwise missed slots are merged into one run."""
     max_catch_up_runs: int = Field(default=100, ge=1, le=10_000)
-    """The most missed slots that are sent at a time."""
+    """Maximum number of missed slots that are sent at a time."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         try:
@@ -206,13 +206,13 @@ class TaskSchedule(_Schedule):
         ) -> None: ...
 
     task_name: StoredName
-    """The name of a registered task."""
+    """Name of a registered task."""
     args: tuple[Any, ...] = ()
     """Its arguments by position."""
     kwargs: dict[str, Any] = Field(default_factory=dict)
     """Its arguments by name."""
     queue_name: str | None = None
-    """Another queue than the task's own."""
+    """Queue to send to, instead of the task's own."""
 
     @property
     def target(self) -> str:
@@ -266,23 +266,26 @@ Schedule: TypeAlias = TaskSchedule | WorkflowSchedule
 
 
 class ScheduleConfig(CheckedModel):
-    """All schedules of an application and how often the scheduler looks at them."""
+    """All schedules of an application, and how often the scheduler checks them."""
 
     enabled: bool = True
-    """Whether any schedule is sent."""
+    """False switches all schedules off."""
     schedules: list[
         Annotated[
             Annotated[TaskSchedule, Tag("task")] | Annotated[WorkflowSchedule, Tag("workflow")],
             Discriminator(_kind_of_schedule),
         ]
     ] = Field(default_factory=list)
-    """TaskSchedule and WorkflowSchedule, in any order."""
+    """Schedules of tasks and of workflows, in any order."""
     check_interval_seconds: int = Field(default=1, ge=1, le=60)
-    """How often a scheduler looks for slots that are due."""
+    """Seconds between two checks for due slots."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if twice := _repeated(schedule.name for schedule in self.schedules):
-            yield _invalid(f"duplicate schedule names: {', '.join(twice)}", "the name is the key of the stored state")
+            yield _invalid(
+                f"duplicate schedule names: {', '.join(twice)}",
+                "give each schedule its own name, by which its state is stored",
+            )
 
 
 def config_hash(schedule: Schedule) -> str:
@@ -293,7 +296,7 @@ def config_hash(schedule: Schedule) -> str:
 
 def _zone_in_time(time: dt.time) -> Iterable[ConfigurationError]:
     if time.tzinfo is not None:
-        yield _invalid(f"the time {time} has its own time zone", "give a plain time; TaskSchedule.timezone places it")
+        yield _invalid(f"the time {time} has its own time zone", "write a plain time, and set timezone of the schedule")
 
 
 def _short(time: dt.time) -> str:
