@@ -243,7 +243,7 @@ SHOTS: Final = (
     Shot(
         "connection-none",
         context="old-shop",
-        steps=(sees("nothing answers"), _fourth_attempt, sees("retry in 2s"), sees("Critical")),
+        steps=(sees("cannot connect to"), _fourth_attempt, sees("retry in 2s"), sees("Critical")),
     ),
     Shot(
         "connection-lost", steps=(_lose_connection, _fourth_attempt, _told, sees("STALE 38s, retry in 2s")), spoils=True

@@ -86,7 +86,7 @@ async def test_each_database_is_listed_with_its_verdict_and_enter_goes_there_wit
         await until(pilot, lambda: "no worker" in row(pilot, "eu").lower() and "no worker" in row(pilot, "us").lower())
         assert numbers(pilot, "eu") == [1, 0, 3, 0, 0], "alerts, workers, waiting, running, failed"
         assert "us PROD" in row(pilot, "us")
-        await until(pilot, lambda: "nothing answers at 127.0.0.1:1" in row(pilot, "down"))
+        await until(pilot, lambda: "cannot connect to 127.0.0.1:1" in row(pilot, "down"))
         assert SECRET not in "\n".join(lines(pilot))
         await pilot.press("down")
         await until(pilot, lambda: "Critical" in "\n".join(lines(pilot)[-12:]))

@@ -56,7 +56,7 @@ async def test_a_context_may_be_read_only_by_itself(database: str) -> None:
 async def test_a_database_that_does_not_answer_shows_the_others_instead_of_an_empty_board(database: str) -> None:
     async with console(options(database, start="down")) as pilot:
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
-        await until(pilot, lambda: any("nothing answers at 127.0.0.1:1" in line for line in lines(pilot)))
+        await until(pilot, lambda: any("cannot connect to 127.0.0.1:1" in line for line in lines(pilot)))
         assert (pilot.app.why_no_writes() or "").startswith("not connected: DOWN")
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, Picker)

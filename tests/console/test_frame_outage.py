@@ -131,11 +131,11 @@ async def test_an_outage_names_its_reason_and_its_figures_look_old(short_directo
         await until(pilot, lambda: any("first" in line for line in frame(pilot)))
         held.release()
         await stopped(place)
-        await until(pilot, lambda: "STALE" in frame(pilot)[0] and "nothing answers at" in frame(pilot)[2])
+        await until(pilot, lambda: "STALE" in frame(pilot)[0] and "cannot connect to" in frame(pilot)[2])
         assert "figures of " in frame(pilot)[2]
         assert is_old(pilot)
         assert not isinstance(pilot.app.screen, Picker)
-        await told(pilot, "nothing answers at")
+        await told(pilot, "cannot connect to")
         again = await asyncio.to_thread(acquire, place)
         await pilot.press("ctrl+r")
         await live(pilot)

@@ -196,7 +196,7 @@ async def test_an_outage_is_in_the_recording(database: str, tmp_path: Path) -> N
     async with recorded(database, path, start="down") as pilot:
         await until(pilot, lambda: path.stat().st_size > 200)
     async with replayed(path) as pilot:
-        await until(pilot, lambda: "connection: nothing answers at 127.0.0.1:1" in text(pilot))
+        await until(pilot, lambda: "connection: cannot connect to 127.0.0.1:1" in text(pilot))
         assert "down" in frame(pilot)[0]
 
 

@@ -113,7 +113,7 @@ def test_errors_are_a_report_on_stderr(project: Path) -> None:
 def test_the_live_check_asks_the_database_and_shows_no_password(project: Path) -> None:
     done = check(project, "jobs", "--live")
     assert done.returncode == 1
-    assert "error[HRS-203]: nothing answers at localhost:1" in done.stderr
+    assert "error[HRS-203]: cannot connect to localhost:1" in done.stderr
     assert "secret" not in done.stderr
 
 

@@ -165,7 +165,7 @@ async def test_an_application_brings_its_database_and_its_settings(database: str
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (["--database-url", "postgresql://me:secret@localhost:1/none"], 1, "nothing answers at localhost:1"),
+        (["--database-url", "postgresql://me:secret@localhost:1/none"], 1, "cannot connect to localhost:1"),
         (["no_such_module:app"], 1, "there is no module 'no_such_module'"),
         (["postgresql://me:secret@localhost:1/none"], 2, "write --database-url before it"),
         (["--nonsense"], 2, "No such option"),

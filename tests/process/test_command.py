@@ -104,7 +104,7 @@ def test_an_argument_that_is_no_text_is_one_clear_error(environ: dict[str, str])
     url = b"postgresql://u:hunter2\xff@127.0.0.1:1/d"
     done = run_command(["db", "status", "--database-url", url], env=environ, text=True)
     assert done.returncode == 1
-    assert "error[HRS-203]: nothing answers at 127.0.0.1:1" in done.stderr
+    assert "error[HRS-203]: cannot connect to 127.0.0.1:1" in done.stderr
     assert "hunter2" not in done.stderr
 
 
@@ -200,7 +200,7 @@ def test_an_unknown_context_and_a_malformed_file_are_one_clear_error(environ: di
 
 def test_an_unreachable_server_is_one_clear_error(environ: dict[str, str]) -> None:
     said = fails(environ, "db", "status", "--database-url", "postgresql://ops:hunter2@127.0.0.1:1/app")
-    assert "nothing answers at 127.0.0.1:1" in said
+    assert "cannot connect to 127.0.0.1:1" in said
     assert "given by --database-url" in said
     assert "start PostgreSQL there" in said
     assert "hunter2" not in said

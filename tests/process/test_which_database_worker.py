@@ -30,7 +30,9 @@ async def test_what_a_task_sends_goes_to_the_database_of_its_worker(
     assert (sent["task_name"], sent["status"], json.loads(sent["args"])) == ("receive", "COMPLETED", [7])
     told = worker.wait_for("one of two databases", level="WARNING")
     assert "given by --database-url" in told["used"]
-    assert told["not_used"].startswith("postgresql://shop:***@127.0.0.1:1/own (the application two_databases_app:app")
+    assert told["not_used"].startswith(
+        "postgresql://shop:***@127.0.0.1:1/own (configured in the application two_databases_app:app"
+    )
 
 
 async def test_an_application_that_connects_when_it_is_imported_sends_where_its_worker_claims(
@@ -101,7 +103,7 @@ async def test_every_command_takes_the_database_of_the_application_that_is_named
         if words[1:2] == ["requeue"]:
             assert answer.json["command"] == f"horsies tasks requeue --module {locator} no-such-id"
     status = (await horsies("db", "status", "--json", "--module", locator)).json
-    assert status["reason"] == f"the application {locator} is configured so"
+    assert status["reason"] == f"configured in the application {locator}"
     monkeypatch.setenv("HORSIES_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/elsewhere")
     answer = await horsies("tasks", "ls", "-m", locator)
     assert answer.code == 1

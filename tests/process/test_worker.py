@@ -367,7 +367,7 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
     """It reports it and retries; a signal ends the wait."""
     worker = start(ready=False, HORSIES_DATABASE_URL=f"postgresql://horsies@/horsies?host={short_directory}")
     record = await asyncio.to_thread(worker.wait_for, "waiting for the database")
-    assert "nothing answers" in record["reason"]
+    assert "cannot connect" in record["reason"]
     assert await asyncio.to_thread(worker.stop) == 0
 
 

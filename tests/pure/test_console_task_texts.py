@@ -59,9 +59,9 @@ def test_the_end_of_an_id_is_no_path(task_id: str, end: str) -> None:
         (CONNECTING, 1, ["Connecting to db01/app"]),
         (CONNECTING, 4, ["No answer yet from db01/app", "@ opens another database"]),
         (
-            replace(CONNECTING, state=LinkState.DOWN, detail="nothing answers at db01:5432"),
+            replace(CONNECTING, state=LinkState.DOWN, detail="cannot connect to db01:5432"),
             12,
-            ["Not connected to db01/app.", "nothing answers at db01:5432"],
+            ["Not connected to db01/app.", "cannot connect to db01:5432"],
         ),
     ],
 )

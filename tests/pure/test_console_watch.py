@@ -74,7 +74,7 @@ def test_the_title_names_the_database_and_its_verdict(alerts: tuple[Alert, ...] 
 
 
 def test_the_title_of_a_lost_connection_says_so_and_no_name_acts_on_the_terminal() -> None:
-    down = replace(STATUS, state=LinkState.STALE, detail="nothing answers", context_name=None, database_label="a\x1b]b")
+    down = replace(STATUS, state=LinkState.STALE, detail="cannot connect", context_name=None, database_label="a\x1b]b")
     assert title_of(down, (WORSE,), glyphs(ascii_only=False)) == "horsies a ]b ● no connection"
     assert len(title_of(replace(STATUS, context_name="x" * 500), (), glyphs(ascii_only=False))) == 80
 

@@ -48,7 +48,7 @@ def test_an_unknown_context_lists_the_known_ones_and_suggests(environ: dict[str,
     with pytest.raises(ConfigurationError) as caught:
         choose_database(None, "prd", environ)
     assert "did you mean 'prod'?" in caught.value.message
-    assert caught.value.help_text == "the contexts there are: prod, staging"
+    assert caught.value.help_text == "available contexts: prod, staging"
 
 
 def test_a_context_without_any_config_file_says_how_to_add_it(tmp_path: Path) -> None:

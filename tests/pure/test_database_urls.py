@@ -71,7 +71,7 @@ def test_an_embedded_url_names_a_directory() -> None:
         ("postgresql://u:hunter2@h:x/db", "port is not a number"),
         ("postgresql://u:hunter2", "if that was the password, add @host"),
         ("postgresql://u:hunter2/db", "if that was the password, add @host"),
-        ("postgresql://u:1:hunter2/db", "a host holds a ':'"),
+        ("postgresql://u:1:hunter2/db", "a host contains a ':'"),
         ("postgresql://u:pa[hunter2]x@h/d", "bracket"),
         ("postgresql://u:hunter2\uff1f@h/d", "a character looks like one of"),
         ("postgresql://u:hun/ter2@h/d", "%2F"),

@@ -259,12 +259,12 @@ def test_exceptions_of_the_steps_are_not_caught() -> None:
 
 
 def test_a_filter_that_leaves_nothing_is_an_error_with_words() -> None:
-    with pytest.raises(ValueError, match="gave no result"):
+    with pytest.raises(ValueError, match="has no result"):
         do(Ok(x) for x in Ok(1) if x > 1)
 
 
 async def test_a_filter_that_leaves_nothing_in_do_async_is_an_error_with_words() -> None:
-    with pytest.raises(ValueError, match="gave no result"):
+    with pytest.raises(ValueError, match="has no result"):
         await do_async(Ok(x + y) for x in Ok(1) for y in await later(Ok(1)) if x > 1)
 
 

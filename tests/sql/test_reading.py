@@ -72,7 +72,7 @@ async def test_the_stored_result_comes_back(
         ({"status": "CANCELLED", "result": dump_task_result(FORTY_TWO)}, OutcomeCode.TASK_CANCELLED, "cancelled"),
         ({"status": "CANCELLED", "error_code": "OUT_OF_TEA"}, OutcomeCode.TASK_CANCELLED, "cancelled"),
         ({"status": "EXPIRED"}, OutcomeCode.TASK_EXPIRED, "good_until"),
-        ({"status": "COMPLETED"}, RetrievalCode.RESULT_NOT_AVAILABLE, "holds no result"),
+        ({"status": "COMPLETED"}, RetrievalCode.RESULT_NOT_AVAILABLE, "has no result"),
         (
             {"status": "FAILED", "failed_reason": "the child was killed"},
             OperationalErrorCode.WORKER_CRASHED,
@@ -398,7 +398,7 @@ async def test_expired_tasks_wait_past_their_deadline(broker: PostgresBroker, co
 
 async def test_monitoring_without_a_database_is_an_error_value() -> None:
     broker = PostgresBroker(PostgresConfig(database_url="postgresql://localhost:1/shop"))
-    with pytest.raises(HorsiesError, match="nothing answers at localhost:1"):
+    with pytest.raises(HorsiesError, match="cannot connect to localhost:1"):
         await broker.get_stale_tasks()
     for answer in (await broker.get_worker_stats(), await broker.get_expired_tasks()):
         error = answer.unwrap_err()

@@ -90,7 +90,7 @@ async def test_a_worker_is_warned_of_a_server_that_loses_commits(unsafe: str, em
     (text,) = (await inspect_server(opened(unsafe), durable=True))[1]
     assert text.startswith("synchronous_commit is off: sends, starts and outcomes set it to on")
     (text,) = (await inspect_server(opened(unsafe), durable=False))[1]
-    assert text.endswith("are lost, as durable=False has it")
+    assert text.endswith("are lost, because of durable=False")
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])

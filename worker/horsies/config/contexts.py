@@ -97,7 +97,7 @@ class ConfigFile:
             )
         raise config_error(
             f"there is no context {mask_word(name)!r} in {self.path}{_did_you_mean(name, self.contexts)}",
-            f"the contexts there are: {', '.join(map(mask_word, sorted(self.contexts)))}",
+            f"available contexts: {', '.join(map(mask_word, sorted(self.contexts)))}",
         )
 
 
@@ -148,14 +148,16 @@ def read_config_file(path: Path | None) -> ConfigFile:
         return ConfigFile(path, {}, None)
     except tomllib.TOMLDecodeError as error:
         # The line itself is not shown: it may contain a password.
-        raise config_error(f"{path} is not valid TOML: {error}", "correct the file at the place named") from None
+        raise config_error(f"{path} is not valid TOML: {error}", "correct that line of the file") from None
     except UnicodeDecodeError as error:
         raise config_error(
             f"{path} is not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8"
         ) from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise config_error(f"cannot read {path}: {reason}", "make it readable for you, or move it away") from error
+        raise config_error(
+            f"cannot read {path}: {reason}", "give yourself read permission, or move the file away"
+        ) from error
     return _check(path, content)
 
 
@@ -215,7 +217,7 @@ def _refuse_unknown(path: Path, prefix: str, table: dict[str, Any], known: list[
     for key in table:
         if key not in known:
             raise config_error(
-                f"{path}: unknown key {prefix}{key}{_did_you_mean(key, known)}", f"known here: {', '.join(known)}"
+                f"{path}: unknown key {prefix}{key}{_did_you_mean(key, known)}", f"valid keys: {', '.join(known)}"
             )
 
 
@@ -327,7 +329,7 @@ def _sources(
     if application is not None:
         where = mask_word(application.locator)
         yield DatabaseChoice(
-            application.url, f"the application {where} is configured so", options=f"--module {quote(where)}"
+            application.url, f"configured in the application {where}", options=f"--module {quote(where)}"
         )
     yield from _variable(environ, "DATABASE_URL")
     if file.default_context is not None:

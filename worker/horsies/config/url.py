@@ -79,16 +79,16 @@ class DatabaseUrl:
             kind = f"{scheme}:// is not PostgreSQL" if found and _SCHEME.fullmatch(scheme) else "it has no scheme"
             raise _refused(text, kind)
         if "#" in rest:
-            raise _refused(text, "it holds a '#', which ends a URL")
+            raise _refused(text, "it contains a '#', which ends a URL")
         try:
             parts = urlsplit(f"postgresql://{rest}")
         except ValueError:  # its message quotes the whole login, password included
             reason = "a bracket of an IPv6 address is not closed, or a character looks like one of / ? # @ :"
             raise _refused(text, reason) from None
         if not all("=" in parameter for parameter in parts.query.split("&") if parameter):
-            raise _refused(text, "a parameter behind the '?' has no '='")
+            raise _refused(text, "a parameter after the '?' has no '='")
         if "@" in parts.path or "@" in parts.query:
-            raise _refused(text, "an '@' stands behind a '/' or '?', which are %40, %2F and %3F in a password")
+            raise _refused(text, "an '@' follows a '/' or '?'; in a password write them as %40, %2F and %3F")
         return _take_apart(text, parts.netloc, unquote(parts.path.lstrip("/")), parts.query)
 
 
@@ -153,10 +153,10 @@ def _addresses(text: str, address: str, ports: str) -> tuple[tuple[str, int], ..
             continue
         host, _, port = part.rpartition(":") if re.search(r":\d*$|:[^\]:]*$", part) else (part, "", "")
         if ":" in host and not host.startswith("["):
-            raise _refused(text, "a host holds a ':'; an IPv6 address is written in brackets, as in [::1]:5432")
+            raise _refused(text, "a host contains a ':'; an IPv6 address is written in brackets, as in [::1]:5432")
         port = port or given[min(index, len(given) - 1)]
         if not port.isdecimal():  # not quoted: without an '@' the password is here
-            raise _refused(text, "its port is not a number; if that was the password, add @host behind it")
+            raise _refused(text, "its port is not a number; if that was the password, add @host after it")
         if not 0 < int(port) < 65536:
             raise _refused(text, "its port is not a number from 1 to 65535")
         found.append((host or "localhost", int(port)))
@@ -181,7 +181,7 @@ def embedded_home() -> Path:
 def _embedded(text: str) -> DatabaseUrl:
     path = unquote(text.removeprefix(f"{EMBEDDED_SCHEME}://"))
     if "?" in text or "#" in text:
-        reason = "holds a '?' or '#', and an embedded server takes no settings"
+        reason = "contains a '?' or '#', but an embedded server takes no settings"
     elif text.startswith(f"{EMBEDDED_SCHEME}://") and _EMBEDDED_NAME.fullmatch(path):
         directory = embedded_home() / path
         named = f"{EMBEDDED_SCHEME}://{quote(str(directory))}"

@@ -339,7 +339,7 @@ class _LeaveDo(Exception):  # noqa: N818 - a jump, not an error
 
 def _only(result: Result[T, E] | None) -> Result[T, E]:
     if result is None:
-        raise ValueError("the expression in do() gave no result; an `if` in it left nothing over")
+        raise ValueError("the expression in do() has no result: its `if` excluded everything")
     return result
 
 

@@ -279,7 +279,7 @@ def _not_reached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
             message = f"PostgreSQL at {url.where} does not speak TLS, and sslmode in the URL demands it"
             return message, "turn on ssl in the server, or allow connections without TLS with ?sslmode=prefer", False
         case _:
-            message = f"nothing answers at {url.where}: {os.strerror(error.errno) if error.errno else error}"
+            message = f"cannot connect to {url.where}: {os.strerror(error.errno) if error.errno else error}"
             help_text = "start PostgreSQL there, or correct host and port"
     return message, help_text, True
 

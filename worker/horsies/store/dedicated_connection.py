@@ -153,4 +153,4 @@ def _lost_commits(*, pooled: bool, durable: bool) -> str:
     if durable and not pooled:
         return "sends, starts and outcomes set it to on for themselves; PostgresConfig(durable=False) leaves it off"
     lost = "sends and outcomes that were confirmed in the last moments before a crash of the server are lost"
-    return f"{lost}; ALTER ROLE … SET synchronous_commit = on" if durable else f"{lost}, as durable=False has it"
+    return f"{lost}; ALTER ROLE … SET synchronous_commit = on" if durable else f"{lost}, because of durable=False"

@@ -112,7 +112,7 @@ _CODE_WITHOUT_RESULT: dict[str, BuiltInTaskCode] = {
     "CANCELLED": OutcomeCode.TASK_CANCELLED,
 }
 _WORDS_WITHOUT_RESULT = {
-    "COMPLETED": "the task completed, but its row holds no result",
+    "COMPLETED": "the task completed, but its row has no result",
     "FAILED": "the task failed without a result",
     "EXPIRED": "the task was not started before its good_until",
     "CANCELLED": "the task was cancelled",
@@ -199,7 +199,7 @@ async def read_expired_tasks(connection: asyncpg.Connection) -> list[dict[str, A
 
 _FINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "PAUSED"})
 _WITHOUT_ERROR: Final[dict[str, tuple[BuiltInTaskCode, str]]] = {
-    "COMPLETED": (RetrievalCode.RESULT_NOT_AVAILABLE, "the workflow completed, but its row holds no result"),
+    "COMPLETED": (RetrievalCode.RESULT_NOT_AVAILABLE, "the workflow completed, but its row has no result"),
     "FAILED": (OutcomeCode.WORKFLOW_FAILED, "the workflow failed without an error"),
     "CANCELLED": (OutcomeCode.WORKFLOW_CANCELLED, "the workflow was cancelled"),
     "PAUSED": (OutcomeCode.WORKFLOW_PAUSED, "the workflow is paused, and continues when it is resumed"),

@@ -170,7 +170,7 @@ class StorableClasses:
             if not isinstance(each, type) or not is_storable(each):
                 raise ConfigurationError(
                     f"app.storable() takes dataclasses and pydantic models, not {each!r}",
-                    help_text="as a decorator it is written above @dataclass",
+                    help_text="write the decorator above @dataclass",
                 )
         self._allowed += (cls, *more)
         return cls

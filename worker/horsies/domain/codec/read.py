@@ -120,7 +120,7 @@ class Reader:
         if err is None:
             return TaskResult(ok=self.step("ok", ok))
         if ok is not None:
-            raise CorruptJsonError(spell_path(self.path), "holds both ok and err")
+            raise CorruptJsonError(spell_path(self.path), "contains both ok and err")
         if isinstance(err, dict) and tree.get(tags.TASK_RESULT) is not True:
             return TaskResult(err=self.task_error(err))
         return TaskResult(err=self.step("err", err))

@@ -87,8 +87,8 @@ class _Writer:
     def text(self, value: str) -> str:
         if (position := first_surrogate(value)) is not None:
             raise self.refusal(
-                f"the string holds the lone surrogate {value[position]!r} at position {position}, which UTF-8 cannot "
-                "write; encode or replace it"
+                f"the string contains the lone surrogate {value[position]!r} at position {position}, which UTF-8 "
+                "cannot write; encode or replace it"
             )
         return value
 

@@ -60,9 +60,9 @@ def acquire(place: EmbeddedPlace) -> EmbeddedServer:
         try:
             with FileLock(place.start_lock) as starting:
                 if not starting.exclusive_within(_TIMEOUT_S):
-                    raise _busy(place, "is starting it")
+                    raise _busy(place, "starting")
                 if not users.shared_within(_TIMEOUT_S):
-                    raise _busy(place, "is stopping it")
+                    raise _busy(place, "stopping")
                 _ensure_kept(place)
             # The process that started the server may use another temporary directory for its socket.
             found = ready_postmaster(place)
@@ -83,7 +83,7 @@ def _ensure_kept(place: EmbeddedPlace) -> None:
             if ready_postmaster(place) is not None:
                 return
             if time.monotonic() > deadline:
-                raise _busy(place, "keeps it from getting ready")
+                raise _busy(place, "starting")
             time.sleep(0.02)
         _start_keeper(place, lock)
 
@@ -115,7 +115,7 @@ def _start_keeper(place: EmbeddedPlace, lock: FileLock) -> None:
 
 def _busy(place: EmbeddedPlace, doing: str) -> EmbeddedError:
     return EmbeddedError(
-        f"another process {doing} in {place.root} and has not finished after {_TIMEOUT_S:.0f} s",
+        f"another process has been {doing} the server in {place.root} for {_TIMEOUT_S:.0f} s",
         notes=place.last_words(),
         help_text=f"read {place.log}, and look for processes that name {place.root}: pgrep -af {place.root}",
     )
