@@ -22,7 +22,7 @@ from horsies.operations.selection import Selection
 from horsies.operations.target import OperationError
 from horsies.operations.verb import WorkerVerb
 from horsies.operations.verbs import VERBS
-from horsies.run.worker.orders import CHANNEL
+from horsies.run.worker.orders import ORDERS_CHANNEL
 
 RETRIES = {
     "max_retries": "1",
@@ -52,7 +52,7 @@ async def dead_worker(conn: asyncpg.Connection) -> Sequence[str]:
 
 async def test_a_drain_is_an_order_that_reaches_the_worker_and_leaves_a_trace(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1")
-    told = await heard(connection, CHANNEL)
+    told = await heard(connection, ORDERS_CHANNEL)
     found = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     assert [target.id for target in found.eligible] == ["web-1"]
     assert found.command == "horsies workers drain web-1"
@@ -77,7 +77,7 @@ async def test_a_drain_is_an_order_that_reaches_the_worker_and_leaves_a_trace(co
 async def test_a_drained_worker_resumes_once(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1")
     await act(connection, VERBS["worker", "drain"], "web-1")
-    told = await heard(connection, CHANNEL)
+    told = await heard(connection, ORDERS_CHANNEL)
     found = await preview(connection, VERBS["worker", "resume"], Selection.of_ids(["web-1"]))
     first = await apply(connection, found, OPS, None)
     second = await apply(connection, found, OPS, None)
@@ -138,7 +138,7 @@ async def test_everything_that_a_dead_worker_held_is_put_right_by_the_rules_of_t
     connection: asyncpg.Connection,
 ) -> None:
     await dead_worker(connection)
-    told, woken = await heard(connection, CHANNEL), await heard(connection, "task_queue_default")
+    told, woken = await heard(connection, ORDERS_CHANNEL), await heard(connection, "task_queue_default")
     outcome = await act(connection, VERBS["worker", "recover"], "dead")
     (row,) = outcome.rows
     assert row.applied
