@@ -7,15 +7,45 @@ import re
 
 import asyncpg
 import pytest
-from doctor_steps import line, lines, mend
+from doctor_steps import examined, line, lines, mend
 from own_server import own_server
 from until import until
 
 from horsies.config.app import AppConfig, PostgresConfig
 from horsies.doctor import CheckVerdict
 from horsies.doctor.checks import connections, replication, transactions
+from horsies.doctor.findings import database_findings
+from horsies.findings import Severity
 
-OK, WARN, FAIL = CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL
+OK, WARN, FAIL, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN
+
+
+async def test_a_disk_that_fills_is_warned_of_before_the_server_stops(
+    embedded_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = embedded_database
+    gb = 1_073_741_824
+    assert re.fullmatch(r"[\d.]+ .B of [\d.]+ .B free \(\d+%\) where /.+ is", (await line(url, "disk")).evidence)
+    free = {
+        (200, 30): OK, (200, 19): WARN, (200, 4.9): FAIL,
+        (10_000, 21): OK, (10_000, 19): WARN, (10_000, 4): FAIL, (4, 1.1): OK, (4, 0.9): WARN, (4, 0.2): FAIL,
+    }  # fmt: skip
+    for (total, left), verdict in free.items():
+        usage = (total * gb, (total - left) * gb, int(left * gb))
+        monkeypatch.setattr(replication, "disk_usage", lambda _place, usage=usage: usage)
+        assert (await line(url, "disk")).verdict is verdict, (total, left)
+    assert "204.8 MB of 4.0 GB free (5%) where" in (await line(url, "disk")).evidence
+    assert [(one.name, one.prediction.severity) for one in database_findings(await examined(url))] == [
+        ("disk", Severity.NEEDS_ACTION)
+    ]
+    with monkeypatch.context() as other:
+        other.setattr(replication, "_STARTED_WITHIN_S", -2.0)  # as of another server with this directory and port
+        found = await line(url, "disk")
+    assert (found.verdict, found.evidence.partition(":")[0]) == (UNKNOWN, "free space cannot be read from here")
+    with monkeypatch.context() as other:
+        other.setattr(replication, "_LOCAL", ())
+        found = await line(url, "disk")
+    assert (found.verdict, found.evidence.partition(": ")[2]) == (UNKNOWN, "the server is on another host")
 
 
 @pytest.mark.chaos  # a server of its own; each check by itself: test_doctor_checks.py

@@ -19,7 +19,7 @@ MOST_SNAPSHOTS: Final = 100
 """Maximum number of snapshots read per bucket: the average of 100 of 500 workers differs by a few per cent, and takes
 a fifth of the time."""
 _BUSY_OVER: Final = timedelta(seconds=10)
-"""Time in which each live worker reports at least once, and at most twice: snapshots come every 5 s, slightly delayed."""
+"""Time in which each live worker reports once or twice: snapshots come every 5 s, slightly delayed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
-"""The WAL on the disk, and its causes: replication slots without a consumer, and an archive that fails."""
+"""The server's disk, the WAL on it, and its causes: replication slots without a consumer, and an archive that fails."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+import os
+from pathlib import Path
+from shutil import disk_usage
+from stat import S_ISREG
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import counted, size, span
@@ -18,6 +23,27 @@ if TYPE_CHECKING:
 MUCH_WAL: Final = 1_073_741_824
 """Bytes of WAL that an inactive slot may keep before it is dangerous; a standby that restarts needs less."""
 _TIMES_MAX_WAL: Final = 3
+
+
+_GB: Final = 1_073_741_824
+_LOCAL: Final = ("/", "localhost:", "127.", "[::1]:")
+_STARTED_WITHIN_S: Final = 60.0
+"""Time from the start of the postmaster, as in its file, until it accepts the memory that it asked for."""
+
+
+class DiskBound(NamedTuple):
+    """The free space below which a disk is low: a share of it, but at least and at most so many bytes."""
+
+    share: float
+    least: float
+    most: float
+
+    def is_above(self, free: int, total: int) -> bool:
+        return free < min(max(self.share * total, self.least), self.most)
+
+
+LOW: Final = DiskBound(0.10, least=_GB, most=20 * _GB)
+NEARLY_FULL: Final = DiskBound(0.03, least=_GB / 4, most=5 * _GB)
 
 
 async def _slots(context: CheckContext) -> Iterable[CheckLine]:
@@ -62,4 +88,48 @@ async def _archive(context: CheckContext) -> AsyncIterator[CheckLine]:
         )
 
 
-CHECKS = (Check("replication slots", 100, _slots), Check("WAL", 110, _wal))
+async def _disk(context: CheckContext) -> Iterable[CheckLine]:
+    url = context.database.url
+    if url.embedded_directory is None and not all(host.startswith(_LOCAL) for host in url.hosts):
+        return [_not_from_here("the server is on another host")]
+    (row,) = await context.fetch(statement(__name__, "doctor_data_directory"))
+    if row["directory"] is None:
+        return [context.not_seen("where the server keeps its data")]
+    try:
+        return await asyncio.to_thread(_disks, Path(row["directory"]), row["port"], row["started_at"])
+    except (OSError, ValueError):
+        return [_not_from_here(f"this account may not read {row['directory']}, or it is on another host")]
+
+
+def _not_from_here(reason: str) -> CheckLine:
+    remedy = "run `horsies doctor` on the server's host as the account of PostgreSQL, or watch its disk there"
+    return CheckLine(CheckVerdict.UNKNOWN, f"free space cannot be read from here: {reason}", remedy)
+
+
+def _disks(data: Path, port: int, started_at: float) -> list[CheckLine]:
+    """Return a line for the disk of the data, and for that of the WAL if it is another one.
+
+    Raise OSError or ValueError if the directory is not that of the server that named it.
+    """
+    pid_file = os.open(data / "postmaster.pid", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        lines = os.read(pid_file, 1_000).split(b"\n") if S_ISREG(os.fstat(pid_file).st_mode) else []
+    finally:
+        os.close(pid_file)
+    if lines[3:4] != [b"%d" % port] or not -1 <= started_at - int(lines[2]) <= _STARTED_WITHIN_S:
+        raise ValueError("another server's directory")
+    places = {place.stat().st_dev: place for place in (data / "pg_wal", data)}
+    return [_space(place) for place in reversed(places.values())]
+
+
+def _space(place: Path) -> CheckLine:
+    total, _, free = disk_usage(place)
+    evidence = f"{size(free)} of {size(total)} free ({free / max(total, 1):.0%}) where {place} is"
+    for bound, verdict in ((NEARLY_FULL, CheckVerdict.FAIL), (LOW, CheckVerdict.WARN)):
+        if bound.is_above(free, total):
+            remedy = "make room or enlarge the disk; replication slots, WAL and retention say what may keep too much"
+            return CheckLine(verdict, f"{evidence}; PostgreSQL stops when it is full", remedy)
+    return CheckLine(CheckVerdict.OK, evidence)
+
+
+CHECKS = (Check("replication slots", 100, _slots), Check("WAL", 110, _wal), Check("disk", 115, _disk))

@@ -15,6 +15,11 @@ SELECT count(*) AS files, COALESCE(sum(size), 0)::bigint AS bytes,
        pg_size_bytes(current_setting('wal_keep_size')) AS kept_anyway
   FROM pg_ls_waldir()
 
+-- name: doctor_data_directory
+-- replication.py; reads only. The directory is NULL for roles without pg_monitor
+SELECT (SELECT setting FROM pg_settings WHERE name = 'data_directory') AS directory, current_setting('port')::integer AS port,
+       extract(epoch FROM pg_postmaster_start_time())::float8 AS started_at
+
 -- name: doctor_archive
 -- replication.py; reads only. No row while the archive takes the WAL, or is switched off
 SELECT last_failed_wal, extract(epoch FROM now() - COALESCE(last_archived_time, stats_reset))::float8 AS failing_s
