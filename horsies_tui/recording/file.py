@@ -56,7 +56,7 @@ class RecordedFrame:
     body: bytes
 
 
-class Writer:
+class RecordingWriter:
     """Appends frames. A new file is readable by its owner only; an existing file is not overwritten."""
 
     def __init__(self, path: Path) -> None:
@@ -95,7 +95,7 @@ class Writer:
         self.size += len(data)
 
 
-class Reader:
+class RecordingReader:
     """Reads the frames of a file, which may still be growing; frames appended later are not seen."""
 
     def __init__(self, path: Path) -> None:

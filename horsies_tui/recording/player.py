@@ -19,7 +19,7 @@ from horsies_tui.recording.tracks import Tracks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies_tui.recording.file import Reader
+    from horsies_tui.recording.file import RecordingReader
 
 SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _TICK_S: Final = 0.25
@@ -33,7 +33,7 @@ _STATUS: Final = SnapshotPart("status", ("status",), what="the state of the conn
 class Player:
     """The clock of a replay, and the playback for its feeds. `now` stops at the last frame."""
 
-    def __init__(self, reader: Reader, speed: float = 1.0) -> None:
+    def __init__(self, reader: RecordingReader, speed: float = 1.0) -> None:
         self._tracks = Tracks(reader)
         times = self._tracks.times
         self.begins, self.ends = _moment(times[0]), _moment(times[-1])

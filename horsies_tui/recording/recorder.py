@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.recorded import Recordable, SnapshotPart
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.health.windows import Window
-    from horsies_tui.recording.file import Writer
+    from horsies_tui.recording.file import RecordingWriter
 
 TICK_S: Final = 1.0
 """Minimum interval between frames. A part that changes more often is recorded as it is at the tick."""
@@ -100,7 +100,7 @@ class Recorder:
     console.
     """
 
-    def __init__(self, writer: Writer, hide: Callable[[Any], Any], failed: Callable[[str], None]) -> None:
+    def __init__(self, writer: RecordingWriter, hide: Callable[[Any], Any], failed: Callable[[str], None]) -> None:
         self._writer = writer
         self._hide = hide
         self._failed = failed

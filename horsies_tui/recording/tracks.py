@@ -13,7 +13,7 @@ from horsies_tui.recording.file import RecordingError
 from horsies_tui.recording.recorded_classes import NotAValue
 
 if TYPE_CHECKING:
-    from horsies_tui.recording.file import Reader
+    from horsies_tui.recording.file import RecordingReader
 
 Key = tuple[str, ...]
 
@@ -46,7 +46,7 @@ class Track:
 class Tracks:
     """All parts of a file, and their values, which are decoded on demand."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: RecordingReader) -> None:
         self._reader = reader
         self.tracks: dict[Key, Track] = {}
         self.times: list[int] = []

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from horsies.display.payload import Masks
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.units import time_of_day, zone_of
-from horsies_tui.recording.file import Reader, Writer
+from horsies_tui.recording.file import RecordingReader, RecordingWriter
 from horsies_tui.recording.hiding import Hiding
 from horsies_tui.recording.link import ReplayLink
 from horsies_tui.recording.player import Player
@@ -33,15 +33,17 @@ _SIGN: Final = "REC"
 def console_of(options: ConsoleOptions, keys: Mapping[str, str]) -> ConsoleApp:
     """Return a console that records or replays. Raises RecordingError if the file cannot be written or replayed."""
     if options.record is not None:
-        return RecordingConsole(options, Writer(options.record), keys=keys)
+        return RecordingConsole(options, RecordingWriter(options.record), keys=keys)
     assert options.replay is not None
-    return ReplayConsole(options, Player(Reader(options.replay), options.speed), keys=keys)
+    return ReplayConsole(options, Player(RecordingReader(options.replay), options.speed), keys=keys)
 
 
 class RecordingConsole(ConsoleApp):
     """The console that records. After a switch to another database it continues in the same file."""
 
-    def __init__(self, options: ConsoleOptions, writer: Writer, *, keys: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, options: ConsoleOptions, writer: RecordingWriter, *, keys: Mapping[str, str] | None = None
+    ) -> None:
         masks = Masks(frozenset(options.config.mask_arguments))
         self._recorder = Recorder(writer, Hiding(masks), self._recording_ended)
         super().__init__(options, keys=keys)

@@ -23,7 +23,7 @@ from horsies.config.contexts import DatabaseChoice
 from horsies_tui.actions import ACTIONS
 from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.recorded import SnapshotPart
-from horsies_tui.recording.file import Reader
+from horsies_tui.recording.file import RecordingReader
 from horsies_tui.recording.player import Player
 from horsies_tui.recording.recorder import base_feeds
 from horsies_tui.recording.tracks import Tracks
@@ -61,19 +61,19 @@ def text(pilot: Pilot[int]) -> str:
 
 
 def parts_of(path: Path) -> set[str]:
-    player = Player(Reader(path))
+    player = Player(RecordingReader(path))
     return {"/".join(key[:2]) for key in player._tracks.tracks}
 
 
 def values_of(path: Path) -> bytes:
     """All that the file has, inflated."""
-    reader = Reader(path)
+    reader = RecordingReader(path)
     begins = [offset for offset, frame in reader.frames() if frame.begins]
     return b"".join(frame.body for begin in begins for frame in reader.segment(begin))
 
 
 def ids_at_end(path: Path) -> list[str]:
-    player = Player(Reader(path))
+    player = Player(RecordingReader(path))
     player.seek(3600)
     fields = ("rows", "struck", "unseen", "more_unseen", "at_start", "at_end", "searched")
     seen = player.look("tasks", SnapshotPart("rows", fields, ("", "newest")))
@@ -81,7 +81,7 @@ def ids_at_end(path: Path) -> list[str]:
 
 
 def of_task(path: Path, task_id: str) -> bool:
-    return ("detail", "task", task_id) in Player(Reader(path))._tracks.tracks
+    return ("detail", "task", task_id) in Player(RecordingReader(path))._tracks.tracks
 
 
 async def test_a_recording_is_replayed_on_every_screen_and_refuses_every_verb(

@@ -13,7 +13,7 @@ import pytest
 
 from horsies_tui.feed.recorded import SnapshotPart
 from horsies_tui.feed.status import LinkState, LinkStatus
-from horsies_tui.recording.file import MAGIC, Reader, RecordedFrame, RecordingError, Writer
+from horsies_tui.recording.file import MAGIC, RecordedFrame, RecordingError, RecordingReader, RecordingWriter
 from horsies_tui.recording.player import Player, words
 from horsies_tui.recording.recorder import Recorder
 
@@ -44,7 +44,7 @@ class Scene:
     """A recorder that is told what is shown at which second."""
 
     def __init__(self, path: Path) -> None:
-        self.writer = Writer(path)
+        self.writer = RecordingWriter(path)
         self.recorder = Recorder(self.writer, lambda value: value, self.fail)
 
     def fail(self, why: str) -> None:
@@ -62,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def player_at(path: Path, second: float) -> Player:
-    player = Player(Reader(path))
+    player = Player(RecordingReader(path))
     player.pause(True)
     player.seek(second - (player.now().timestamp() - T0_MS / 1000))
     return player
@@ -86,7 +86,7 @@ def test_each_moment_shows_what_was_on_screen_then(path: Path) -> None:
         ("row 43",),
         ("row 98",),
     ]
-    assert sum(frame.begins for _, frame in Reader(path).frames()) == 3
+    assert sum(frame.begins for _, frame in RecordingReader(path).frames()) == 3
 
 
 def test_what_was_not_on_screen_is_said_and_never_invented(path: Path) -> None:
@@ -121,14 +121,14 @@ def test_rest_costs_little_and_a_gap_is_told_from_it(path: Path) -> None:
 def test_the_file_belongs_to_its_owner_and_is_never_overwritten(path: Path) -> None:
     old = os.umask(0)
     try:
-        Writer(path).close()
+        RecordingWriter(path).close()
     finally:
         os.umask(old)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(RecordingError, match="exists already"):
-        Writer(path)
+        RecordingWriter(path)
     with pytest.raises(RecordingError, match="No such file"):
-        Writer(path.parent / "missing" / "a.rec")
+        RecordingWriter(path.parent / "missing" / "a.rec")
 
 
 def test_every_cut_leaves_what_was_whole(path: Path) -> None:
@@ -139,7 +139,7 @@ def test_every_cut_leaves_what_was_whole(path: Path) -> None:
     whole = path.read_bytes()
     for length in range(sizes[0], len(whole) + 1):
         path.write_bytes(whole[:length])
-        reader = Reader(path)
+        reader = RecordingReader(path)
         assert len([*reader.frames()]) == sum(size <= length for size in sizes)
         assert reader.damaged_at is None
 
@@ -173,7 +173,7 @@ def test_damage_is_named_and_what_is_before_it_is_shown(path: Path) -> None:
 def test_a_foreign_file_is_refused_with_a_reason(path: Path, content: bytes, why: str) -> None:
     path.write_bytes(content)
     with pytest.raises(RecordingError, match=why):
-        Player(Reader(path))
+        Player(RecordingReader(path))
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_a_foreign_file_is_refused_with_a_reason(path: Path, content: bytes, why
     ],
 )
 def test_whole_frames_with_another_content_are_refused(path: Path, head: bytes) -> None:
-    Writer(path).write(RecordedFrame(True, T0_MS, head, b"{}"))
+    RecordingWriter(path).write(RecordedFrame(True, T0_MS, head, b"{}"))
     with pytest.raises(RecordingError, match="is not what this release of horsies records"):
-        Player(Reader(path))
+        Player(RecordingReader(path))
 
 
 @pytest.mark.parametrize(
@@ -204,34 +204,34 @@ def test_whole_frames_with_another_content_are_refused(path: Path, head: bytes) 
 )
 def test_values_that_are_none_are_refused_at_the_start(path: Path, body: bytes, why: str) -> None:
     head = b'{"names":{"0":["link","status"]},"on":[0],"off":[]}'
-    Writer(path).write(RecordedFrame(True, T0_MS, head, body))
+    RecordingWriter(path).write(RecordedFrame(True, T0_MS, head, body))
     with pytest.raises(RecordingError, match=why):
-        Player(Reader(path))
+        Player(RecordingReader(path))
 
 
 @pytest.mark.parametrize("at_ms", [-1, -(2**62), 2**62, 253_402_300_799_000])
 def test_a_time_out_of_range_is_an_error(path: Path, at_ms: int) -> None:
-    Writer(path).write(RecordedFrame(True, at_ms, b'{"names":{},"on":[],"off":[]}', b"{}"))
+    RecordingWriter(path).write(RecordedFrame(True, at_ms, b'{"names":{},"on":[],"off":[]}', b"{}"))
     with pytest.raises(RecordingError, match="is not between the years 1970 and 9000"):
-        Player(Reader(path))
+        Player(RecordingReader(path))
 
 
 def test_a_segment_of_many_frames_is_inflated_up_to_a_limit(path: Path) -> None:
     """Each frame is allowed, and 90 kB of file would take 600 MB of memory."""
-    writer = Writer(path)
+    writer = RecordingWriter(path)
     head = b'{"names":{"0":["link","status"]},"on":[0],"off":[]}'
     for number in range(9):
         body = b'{"classes":[],"objects":[%s[]],"values":{}}' % (b"[]," * 500_000)
         writer.write(RecordedFrame(number == 0, T0_MS, head if number == 0 else b'{"names":{},"on":[],"off":[]}', body))
     with pytest.raises(RecordingError, match="would take more than 256 MB of memory"):
-        Player(Reader(path))
+        Player(RecordingReader(path))
 
 
 def test_a_busy_console_records_in_segments_that_can_be_read(path: Path) -> None:
     scene = Scene(path)
     for second in range(40):
         scene.at(second, rows=(f"{second}" * 1_000_000,))
-    assert len([frame for _, frame in Reader(path).frames() if frame.begins]) > 1
+    assert len([frame for _, frame in RecordingReader(path).frames() if frame.begins]) > 1
     assert rows_at(path, 39)[0] == ("39" * 1_000_000,)
 
 
@@ -261,7 +261,7 @@ def test_it_is_paused_sped_up_and_ends_where_the_recording_does(path: Path, monk
         scene.at(second, rows=(f"row {second}",))
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    player = Player(Reader(path), 4.0)
+    player = Player(RecordingReader(path), 4.0)
 
     def second() -> float:
         return player.now().timestamp() - T0_MS / 1000

@@ -12,7 +12,7 @@ from pty_console import PtyConsole
 from typer.testing import CliRunner
 
 from horsies.cli.main import app
-from horsies_tui.recording.file import Reader
+from horsies_tui.recording.file import RecordingReader
 
 
 @pytest.mark.chaos  # two seconds of processor time
@@ -38,7 +38,7 @@ async def test_what_a_killed_console_recorded_is_replayed_without_a_database(
 
 def _grow(console: PtyConsole, path: Path) -> None:
     """Until there are three frames, of which the last may go."""
-    while sum(1 for _ in Reader(path).frames()) < 3:
+    while sum(1 for _ in RecordingReader(path).frames()) < 3:
         console.pass_time(0.1)
 
 
