@@ -13,13 +13,16 @@ from horsies.domain.quantities import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
 from horsies.store.worker_states import CLAIMS, RUNS, UPKEEP
-from horsies.views.workers import had_workers
+from horsies.views.queues import pauses
+from horsies.views.workers import drain_orders, had_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     import asyncpg
+
+    from horsies.views.queues import Pause
 
 # Six snapshot intervals. A worker that beats or claims is alive as well; see `diagnose_holders`.
 ALIVE_WITHIN_S = 30.0
@@ -85,13 +88,6 @@ class Consumers:
     @property
     def claiming(self) -> int:
         return self.workers - self.draining
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    since: datetime
-    by: str | None
-    reason: str | None
 
 
 @dataclass(slots=True)
@@ -170,14 +166,11 @@ def _next(sweep: SweepState, after: float) -> float:
 async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Cluster:
     """Read the cluster with four to eight short reads, in a transaction, which fixes the time zone and `now`."""
     here = await conn.fetchrow(statement(__name__, "diagnose_tables"))
-    draining = await conn.fetch(statement(__name__, "diagnose_draining")) if here["worker_orders"] else []
-    paused = await conn.fetch(statement(__name__, "diagnose_paused")) if here["queue_state"] else []
+    draining = await drain_orders(conn) if here["worker_orders"] else {}
     swept = (
         await conn.fetch(statement(__name__, "diagnose_sweep"), [UPKEEP, RUNS, CLAIMS]) if here["sweep_state"] else []
     )
-    consumers = await conn.fetch(
-        statement(__name__, "diagnose_consumers"), ALIVE_WITHIN_S, [row["worker_id"] for row in draining]
-    )
+    consumers = await conn.fetch(statement(__name__, "diagnose_consumers"), ALIVE_WITHIN_S, [*draining])
     settings_from = None
     if settings is None:
         newest = await conn.fetchrow(statement(__name__, "diagnose_settings"))
@@ -189,7 +182,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
     return Cluster(
         now=here["now"],
         consumers=tuple(_consumers(row) for row in consumers),
-        paused={row["queue_name"]: Pause(row["paused_at"], row["paused_by"], row["reason"]) for row in paused},
+        paused=await pauses(conn) if here["queue_state"] else {},
         settings=settings,
         settings_from=settings_from,
         settings_differ=_differ(row["recovery_config"] for row in consumers),

@@ -10,14 +10,6 @@ SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        COALESCE(has_table_privilege(to_regclass('horsies_schedules'), 'SELECT'), false) AS schedules,
        COALESCE(has_table_privilege(to_regclass('horsies_pulse'), 'SELECT'), false) AS pulse
 
--- name: diagnose_draining
--- findings/cluster.py; reads only
-SELECT worker_id FROM horsies_worker_orders WHERE draining_since IS NOT NULL
-
--- name: diagnose_paused
--- findings/cluster.py; reads only
-SELECT queue_name, paused_at, paused_by, reason FROM horsies_queue_state WHERE paused_at IS NOT NULL
-
 -- name: diagnose_sweep
 -- findings/cluster.py; reads only ($1 rules)
 -- A sweep is named by its rule, and by its threshold if it has one; see sweep_state.py.

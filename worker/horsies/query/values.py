@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from horsies.query.problems import UnreadableValue
@@ -45,8 +46,10 @@ class Glob:
 
     def is_in(self, text: str) -> bool:
         """Return whether a part of the text matches."""
-        parts = ((".*" if char == "*" else ".") if wild else re.escape(char) for char, wild in self.pieces())
-        return re.search("".join(parts), text, re.DOTALL) is not None
+        return _regex(self).search(text) is not None
+
+    def matches(self, text: str) -> bool:
+        return _regex(self).fullmatch(text) is not None
 
     def pieces(self) -> Iterator[tuple[str, bool]]:
         """Yield each character, and whether it is a wildcard."""
@@ -76,6 +79,12 @@ class Glob:
 
 
 _AMONG_VALUES: Final = frozenset(",\"'\\")
+
+
+@lru_cache(maxsize=256)
+def _regex(glob: Glob) -> re.Pattern[str]:
+    parts = ((".*" if char == "*" else ".") if wild else re.escape(char) for char, wild in glob.pieces())
+    return re.compile("".join(parts), re.DOTALL)
 
 
 def escaped(char: str) -> str:

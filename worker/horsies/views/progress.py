@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-from weakref import WeakSet
 
 from horsies.domain.damage import DamagedNumber, number
 from horsies.store.statements import statement
-from horsies.views.reader_session import aware
+from horsies.views.reader_session import aware, has_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -24,8 +23,6 @@ _FRESH_S: Final = 10.0
 _MISSED: Final = 4
 _WHOLE: Final = 10_000_000
 _MAX_REMAINING_S: Final = 100 * 86_400
-
-_with_progress: WeakSet[asyncpg.Connection] = WeakSet()
 
 
 class ProgressWords(NamedTuple):
@@ -128,13 +125,8 @@ async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> 
 
 
 async def has_progress(conn: asyncpg.Connection) -> bool:
-    """Return whether the tables have version 12's indexes; asked again until an upgrade has made them."""
-    if conn in _with_progress:
-        return True
-    found: bool = await conn.fetchval(statement(__name__, "view_has_progress"))
-    if found:
-        _with_progress.add(conn)
-    return found
+    """Return whether the schema has version 12, with progress and its indexes."""
+    return await has_table(conn, "horsies_progress")
 
 
 def _number(value: float) -> str:

@@ -1,7 +1,3 @@
--- name: view_has_progress
--- views/progress.py; reads only
-SELECT COALESCE(has_table_privilege(to_regclass('horsies_progress'), 'SELECT'), false)
-
 -- name: view_progress
 -- views/progress.py; reads only, each by the primary key ($1 tasks, $2 starts of their runs)
 SELECT run.task_id, run.started_at, done, total, unit, rate, gap_s, reported_at

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.domain.damage import is_whole, json_map, texts
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.reader_session import aware, tables
-from horsies.views.workers import GONE_AFTER_S
+from horsies.views.workers import GONE_AFTER_S, drain_orders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,49 +48,46 @@ class QueueRow:
         return self.workers - self.draining
 
 
-@dataclass(frozen=True, slots=True)
-class _Service:
-    """The workers of a queue."""
+class Pause(NamedTuple):
+    """The pause of a queue, in the column order of the statement."""
 
-    workers: int
-    draining: int
-    cap: int | None
-    priority: int | None
+    since: datetime
+    by: str | None
+    reason: str | None
 
 
-_UNSERVED = _Service(0, 0, None, None)
+class _Service(NamedTuple):
+    """The workers of a queue, and its settings in the newest snapshot of them."""
+
+    cap: int | None = None
+    priority: int | None = None
+    workers: int = 0
+    draining: int = 0
+
+
+async def pauses(conn: asyncpg.Connection) -> dict[str, Pause]:
+    """Read the paused queues by name."""
+    return {row[0]: Pause(*row[1:]) for row in await conn.fetch(statement(__name__, "view_pauses"))}
 
 
 async def queue_rows(conn: asyncpg.Connection) -> tuple[QueueRow, ...]:
     """Read the queues, ordered by name."""
-    pauses: dict[str, tuple[Any, ...]] = {}
-    ordered: list[str] = []
     here = await tables(conn)
-    if here.worker_orders:
-        ordered = [row["worker_id"] for row in await conn.fetch(statement("horsies.views.workers", "view_orders"))]
-    if here.queue_state:
-        pauses = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement(__name__, "view_pauses"))}
-    services = _services(await conn.fetch(statement(__name__, "view_consumers"), GONE_AFTER_S, ordered))
+    orders = await drain_orders(conn) if here.worker_orders else {}
+    paused = await pauses(conn) if here.queue_state else {}
+    services = _services(await conn.fetch(statement(__name__, "view_consumers"), GONE_AFTER_S, [*orders]))
     loads = {row["queue_name"]: row for row in await conn.fetch(statement(__name__, "view_queues"), MOST_WAITING)}
-    names = sorted({*pauses, *services, *loads})
-    return tuple(_row(name, loads.get(name), services.get(name, _UNSERVED), pauses.get(name)) for name in names)
-
-
-def _row(name: str, load: Any, service: _Service, pause: tuple[Any, ...] | None) -> QueueRow:
-    partly = load is not None and load["at_least"]
-    return QueueRow(
-        name=name,
-        due=Count(load["due"] if load else 0, partly),
-        later=Count(load["later"] if load else 0, partly),
-        oldest_due_at=aware(load["oldest_due_at"]) if load else None,
-        claimed=load["claimed"] if load else 0,
-        running=load["running"] if load else 0,
-        cap=service.cap,
-        priority=service.priority,
-        workers=service.workers,
-        draining=service.draining,
-        **dict(zip(("paused_at", "paused_by", "paused_reason"), pause or (None,) * 3, strict=True)),
+    return tuple(
+        QueueRow(name, *_load(loads.get(name)), *services.get(name, _Service()), *paused.get(name, (None, None, None)))
+        for name in sorted({*paused, *services, *loads})
     )
+
+
+def _load(row: Any) -> tuple[Count, Count, datetime | None, int, int]:
+    if row is None:
+        return Count(0), Count(0), None, 0, 0
+    due, later = (Count(row[name], row["at_least"]) for name in ("due", "later"))
+    return due, later, aware(row["oldest_due_at"]), row["claimed"], row["running"]
 
 
 def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
@@ -101,7 +98,6 @@ def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
             json_map(row[name], values=is_whole) for name in ("queue_max_concurrency", "queue_priorities")
         )
         for name in set(texts(row["queues"])):
-            before = services.get(name, _UNSERVED)
-            draining = before.draining + row["draining"]
-            services[name] = _Service(before.workers + 1, draining, caps.get(name), priorities.get(name))
+            _, _, workers, draining = services.get(name, _Service())
+            services[name] = _Service(caps.get(name), priorities.get(name), workers + 1, draining + row["draining"])
     return services

@@ -1,10 +1,11 @@
-"""The sessions of all views: their settings, which of our tables there are, and times in their stored form."""
+"""The sessions of all views: their settings, the existing tables, and the decoding of stored times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from horsies.domain.damage import number
 from horsies.store.statements import statement
@@ -24,14 +25,25 @@ class Tables:
     schedules: bool
     now: datetime
     no_writes: str | None = None
-    """Why this role, or this server, cannot write here; None if it can."""
+    """The reason why this role, or this server, cannot write; None if it can."""
     outages: bool = False
     standby: bool = False
 
 
 async def tables(conn: asyncpg.Connection) -> Tables:
-    """Read again each time: `horsies db upgrade` may run while a console is open."""
+    """Read which tables exist, each time: `horsies db upgrade` may run while a console is open."""
     return Tables(*await conn.fetchrow(statement(__name__, "view_tables")))
+
+
+_readable: WeakKeyDictionary[asyncpg.Connection, set[str]] = WeakKeyDictionary()
+
+
+async def has_table(conn: asyncpg.Connection, table: str) -> bool:
+    """Return whether the table exists and the role may read it; asked again until an upgrade has created it."""
+    found = _readable.setdefault(conn, set())
+    if table not in found and await conn.fetchval(statement(__name__, "view_has_table"), table):
+        found.add(table)
+    return table in found
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +54,15 @@ class Replay:
     """A position in the log; None without streaming."""
     replayed: int | None
     newest: datetime | None
-    """When the newest transaction that can be read here was committed on the primary."""
+    """Time at which the newest transaction that is visible here was committed on the primary."""
     paused: bool
     receives: bool
-    """Whether it is connected to its primary."""
+    """True if it is connected to its primary."""
     now: datetime
 
 
 async def replay(conn: asyncpg.Connection) -> Replay | None:
-    """Read the replay of a standby. None: the server is none, or no longer."""
+    """Read the replay of a standby; None if the server is not a standby, or no longer."""
     row = await conn.fetchrow(statement(__name__, "view_replay"))
     return None if row is None else Replay(*row)
 
@@ -78,12 +90,12 @@ READER_SETTINGS: tuple[tuple[str, str], ...] = (
 
 
 def decoded(value: Any) -> Any:
-    """A column of measured numbers and times."""
+    """Decode a column of measured numbers and times."""
     return number(value) if isinstance(value, float) else aware(value)
 
 
 def aware(value: Any) -> Any:
-    """A column that upstream created without a zone contains UTC; every other value is returned unchanged."""
+    """Add UTC to a time of a column that upstream created without a zone; return other values unchanged."""
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     return value

@@ -36,3 +36,7 @@ SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')::bigint AS received,
        pg_last_xact_replay_timestamp() AS newest, pg_is_wal_replay_paused() AS paused,
        EXISTS (SELECT FROM pg_stat_wal_receiver) AS receives, clock_timestamp() AS now
  WHERE pg_is_in_recovery()
+
+-- name: view_has_table
+-- views/reader_session.py; reads only: whether the table $1 exists and this role may read it
+SELECT COALESCE(has_table_privilege(to_regclass($1::text), 'SELECT'), false)

@@ -1,11 +1,9 @@
-"""Filters of short lists, as of workers and schedules: all rows are read, and the filter is applied here."""
+"""Filters of workers and schedules: all rows of these short lists are read, and the filter is applied here."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from horsies.query.language import BARE, states
@@ -23,10 +21,11 @@ if TYPE_CHECKING:
 
 
 RowT = TypeVar("RowT")
+FilterT = TypeVar("FilterT", bound="Filter")
 
 
 @dataclass(frozen=True, slots=True)
-class Fields(Generic[RowT]):
+class Fields(Generic[FilterT, RowT]):
     """The meaning of the filter language's keys for a row; `now` is the database's time."""
 
     state: Callable[[RowT, datetime], str]
@@ -36,7 +35,8 @@ class Fields(Generic[RowT]):
     has: Mapping[str, Callable[[RowT], bool]]
     numbers: Mapping[str, Callable[[RowT, datetime], float | None]]
 
-    def matching(self, understood: Filter, rows: Iterable[RowT], now: datetime) -> list[RowT]:
+    def matching(self, understood: FilterT, rows: Iterable[RowT], now: datetime) -> list[RowT]:
+        """Return the rows that match the filter; `now` is the database's."""
         wanted = states(understood)
         terms = [term for term in understood.terms if term.key != "status"]
         return [
@@ -47,15 +47,20 @@ class Fields(Generic[RowT]):
 
     def _holds(self, term: Term, row: RowT, now: datetime) -> bool:
         if term.key == BARE:
-            return any(is_part(value, text) for value in term.values for text in self.bare(row))
+            return self._holds_any(term, Glob.is_in, self.bare(row))
         if term.key == "has":
             # All included conditions must match, and no excluded one.
             found = (self.has[value.word](row) for value in term.values if isinstance(value, Choice))
             return any(found) if term.negated else all(found)
         if term.key in self.texts:
-            return any(_is(value, text) for value in term.values for text in self.texts[term.key](row))
+            return self._holds_any(term, Glob.matches, self.texts[term.key](row))
         number = self.numbers[term.key](row, now)
         return number is not None and all(_within(value, number) for value in term.values)
+
+    @staticmethod
+    def _holds_any(term: Term, matches: Callable[[Glob, str], bool], texts: Iterable[str]) -> bool:
+        globs = [value for value in term.values if isinstance(value, Glob)]
+        return any(matches(glob, text) for text in texts for glob in globs)
 
 
 def _within(value: Value, number: float) -> bool:
@@ -68,26 +73,7 @@ def _within(value: Value, number: float) -> bool:
     )
 
 
-def _is(value: Value, text: str) -> bool:
-    return isinstance(value, Glob) and _pattern(value).fullmatch(text) is not None
-
-
-def is_part(value: Value, text: str) -> bool:
-    return isinstance(value, Glob) and _pattern(value).search(text) is not None
-
-
-@lru_cache(maxsize=256)
-def _pattern(glob: Glob) -> re.Pattern[str]:
-    wild = {"*": ".*", "?": "."}
-    return re.compile("".join(wild[char] if is_wild else re.escape(char) for char, is_wild in glob.pieces()), re.DOTALL)
-
-
 _MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def matching(understood: WorkerFilter, rows: Iterable[WorkerRow], now: datetime) -> list[WorkerRow]:
-    """`now` is the database's."""
-    return _WORKER_FIELDS.matching(understood, rows, now)
 
 
 def _names(row: WorkerRow) -> tuple[str, ...]:
@@ -98,7 +84,7 @@ def _hosts(row: WorkerRow) -> tuple[str, ...]:
     return (row.snapshot.hostname,) if row.snapshot is not None else ()
 
 
-_WORKER_FIELDS: Final[Fields[WorkerRow]] = Fields(
+_WORKERS: Final[Fields[WorkerFilter, WorkerRow]] = Fields(
     state=lambda row, _now: row.liveness,
     bare=_names,
     texts={
@@ -122,11 +108,7 @@ _WORKER_FIELDS: Final[Fields[WorkerRow]] = Fields(
         "silent": lambda row, now: row.silent(now) / _MICROSECOND,
     },
 )
-
-
-def matching_schedules(understood: ScheduleFilter, rows: Iterable[ScheduleRow], now: datetime) -> list[ScheduleRow]:
-    """`now` is the database's."""
-    return _SCHEDULE_FIELDS.matching(understood, rows, now)
+matching: Final = _WORKERS.matching
 
 
 def _definition(row: ScheduleRow) -> Iterator[Definition]:
@@ -143,7 +125,7 @@ def _until_next(row: ScheduleRow, now: datetime) -> float | None:
     return None if row.next_run_at is None else max(row.next_run_at - now, timedelta()) / _MICROSECOND
 
 
-_SCHEDULE_FIELDS: Final[Fields[ScheduleRow]] = Fields(
+_SCHEDULES: Final[Fields[ScheduleFilter, ScheduleRow]] = Fields(
     state=lambda row, now: row.standing(now),
     bare=_schedule_names,
     texts={
@@ -160,3 +142,4 @@ _SCHEDULE_FIELDS: Final[Fields[ScheduleRow]] = Fields(
     },
     numbers={"next": _until_next, "runs": lambda row, _now: row.run_count},
 )
+matching_schedules: Final = _SCHEDULES.matching

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
-from weakref import WeakSet
 
 from horsies.query.keys import DUPLICATES
 from horsies.store.statements import STATES, statement
 from horsies.views.progress import progress_of
-from horsies.views.reader_session import aware
+from horsies.views.reader_session import aware, has_table
 from horsies.views.searching import Cursor, Page, Source, Table, read_newest, read_page
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from horsies.query import TaskConditions
     from horsies.views.progress import Progress, RunKey
-
-_with_duplicates: WeakSet[asyncpg.Connection] = WeakSet()
 
 
 class Sort(StrEnum):
@@ -132,7 +129,7 @@ TaskPage: TypeAlias = Page[TaskRow]
 
 
 def cursor_of(row: TaskRow, sort: Sort) -> Cursor:
-    """The position of this row in an order that shows it."""
+    """Return the position of this row in an order that shows it."""
     match sort:
         case Sort.NEWEST | Sort.OLDEST:
             return Cursor(row.created_at, row.id)
@@ -253,28 +250,18 @@ async def few_wait(conn: asyncpg.Connection, most: int) -> bool:
 
 
 async def duplicates_of(conn: asyncpg.Connection, ids: Collection[str]) -> Mapping[str, Duplicates]:
-    """Tasks without any are left out."""
-    if not ids or not await _has_duplicates(conn):
+    """Read the duplicate sends by task, without tasks that have none."""
+    if not ids or not await has_table(conn, "horsies_duplicate_sends"):
         return {}
     rows = await conn.fetch(statement(__name__, "view_duplicates"), list(ids))
     return {task_id: Duplicates(*told) for task_id, *told in (map(aware, row) for row in rows)}
 
 
 async def answerable(conn: asyncpg.Connection, wanted: TaskConditions) -> TaskConditions:
-    """The same, without the table of duplicates if this database has none: there no task has any."""
-    if all(one.key != "dup" for one in wanted.others) or await _has_duplicates(conn):
+    """Return the same conditions; without a table of duplicate sends, those in which no task has any."""
+    if all(one.key != "dup" for one in wanted.others) or await has_table(conn, "horsies_duplicate_sends"):
         return wanted
     return replace(wanted, others=tuple(replace(one, sql=one.sql.replace(DUPLICATES, "0")) for one in wanted.others))
-
-
-async def _has_duplicates(conn: asyncpg.Connection) -> bool:
-    """Upstream has no such table, nor have our earlier versions; asked until it is there, as they may be upgraded."""
-    if conn in _with_duplicates:
-        return True
-    found: bool = await conn.fetchval(statement(__name__, "view_has_duplicates"))
-    if found:
-        _with_duplicates.add(conn)
-    return found
 
 
 async def task_page(

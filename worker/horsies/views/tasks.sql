@@ -64,10 +64,6 @@ SELECT created_at AS at, task.* FROM horsies_tasks task
 -- views/tasks.py; reads only: whether at most $1 tasks are PENDING
 SELECT count(*) <= $1 FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' LIMIT $1::bigint + 1) AS pending
 
--- name: view_has_duplicates
--- views/tasks.py; reads only
-SELECT COALESCE(has_table_privilege(to_regclass('horsies_duplicate_sends'), 'SELECT'), false)
-
 -- name: view_duplicates
 -- views/tasks.py; reads only, each task by the primary key ($1 tasks)
 SELECT asked.id, counted.sends, counted.last_at

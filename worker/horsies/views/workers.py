@@ -223,6 +223,11 @@ class WorkerRow:
         return max(now - self.seen_at, timedelta())
 
 
+async def drain_orders(conn: asyncpg.Connection) -> dict[str, tuple[Any, ...]]:
+    """Read since when, by whom and why each worker was ordered to drain."""
+    return {row[0]: tuple(row[1:]) for row in await conn.fetch(statement(__name__, "view_orders"))}
+
+
 async def had_workers(conn: asyncpg.Connection) -> bool:
     """Return whether a worker has ever used this database."""
     return bool(await conn.fetchval(statement(__name__, "view_had_workers")))
@@ -232,13 +237,9 @@ async def worker_rows(
     conn: asyncpg.Connection, *, gone_within: timedelta | None = timedelta(hours=1)
 ) -> tuple[WorkerRow, ...]:
     """Read workers that have tasks, a report within `gone_within` (None: ever), or an unacknowledged death, by id."""
-    orders: dict[str, tuple[Any, ...]] = {}
-    losses: Mapping[str, Loss] = {}
     here = await tables(conn)
-    if here.worker_orders:
-        orders = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement(__name__, "view_orders"))}
-    if here.worker_losses:
-        losses = await worker_losses(conn, acknowledged_within=gone_within)
+    orders = await drain_orders(conn) if here.worker_orders else {}
+    losses = await worker_losses(conn, acknowledged_within=gone_within) if here.worker_losses else {}
     unacknowledged = [loss.worker_id for loss in losses.values() if loss.is_open]
     rows = await conn.fetch(statement(__name__, "view_workers"), gone_within, LATE_AFTER_S, unacknowledged)
     return tuple(_row(tuple(row), orders.get(row["worker_id"]), losses.get(row["worker_id"])) for row in rows)

@@ -22,7 +22,7 @@ from horsies.findings import (
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
 from horsies.views.statistics import usual_durations
-from horsies.views.workers import name_of, place_of
+from horsies.views.workers import drain_orders, name_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -200,15 +200,9 @@ def _occupant(row: Mapping[str, Any], cluster: Cluster) -> str:
 
 
 async def _behind_busy(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    drains = "horsies_worker_orders" in cluster.tables
-    draining = await conn.fetch(statement("horsies.findings.cluster", "diagnose_draining")) if drains else []
-    rows = await conn.fetch(
-        statement(__name__, "diagnose_behind_busy"),
-        WAITS_S,
-        ALIVE_WITHIN_S,
-        [row["worker_id"] for row in draining],
-        MOST_IDS,
-    )
+    draining = await drain_orders(conn) if "horsies_worker_orders" in cluster.tables else {}
+    text = statement(__name__, "diagnose_behind_busy")
+    rows = await conn.fetch(text, WAITS_S, ALIVE_WITHIN_S, [*draining], MOST_IDS)
     return [_claims(row, cluster) for row in rows if _may_start(row, cluster)]
 
 
