@@ -37,8 +37,6 @@ _TOO_SLOW: Final = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, T
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One line, with the name of its check."""
-
     check: str
     verdict: CheckVerdict
     evidence: str

@@ -166,10 +166,10 @@ Find: TypeAlias = "Callable[[asyncpg.Connection, Cluster], Awaitable[Iterable[Fi
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`find` reads the findings of these kinds. In a read-only transaction, one after the other.
+    """A search for findings of these kinds. All run one after the other in a read-only transaction.
 
-    `needs` is the table of ours that it reads, as `Cluster.tables` has it: databases of upstream, or those that are not
-    upgraded, may lack it, and have no such findings.
+    `needs` is a table in `Cluster.tables`; without it, in a database of upstream or before an upgrade, there are no
+    such findings.
     """
 
     kinds: tuple[FindingKind, ...]

@@ -50,12 +50,12 @@ class Blocker:
 
     @property
     def name(self) -> str:
-        """`pid 4711`."""
+        """A name like `pid 4711`."""
         return f"pid {self.pid}" if self.pid else "a prepared transaction"
 
     @property
     def who(self) -> str:
-        """`pid 4711 psql ops@bastion`."""
+        """The session in words, like `pid 4711 psql ops@bastion`."""
         owner = "@".join(filter(None, (self.role, self.host or "local"))) if self.pid else ""
         return clean(" ".join(filter(None, (self.name, self.application, owner))))
 
@@ -66,7 +66,7 @@ class Blocker:
 
     @property
     def cause(self) -> str:
-        """`blocked by pid 4711 psql ops@bastion, idle in transaction after LOCK TABLE horsies_tasks`."""
+        """A text like `blocked by pid 4711 psql ops@bastion, idle in transaction after LOCK TABLE horsies_tasks`."""
         doing = self.state or ("" if not self.pid else "with a statement that this role may not see")
         linked = "running" if self.state == "active" else f"{doing} after"
         doing = f"{linked} {self.statement}" if self.statement else doing

@@ -133,11 +133,11 @@ class Cluster:
         return [consumers for consumers in self.consumers if queue in consumers.queues]
 
     def served(self) -> list[str]:
-        """The queues from which at least one worker claims."""
+        """Return the queues from which at least one worker claims."""
         return sorted({queue for group in self.consumers if group.claiming for queue in group.queues})
 
     def known(self) -> dict[str, frozenset[str]]:
-        """The registered names of each served queue, if all of its workers report them."""
+        """Return the registered names of each served queue, if all of its workers report them."""
         known: dict[str, frozenset[str]] = {}
         for queue in self.served():
             names = [group.names for group in self.serving(queue) if group.claiming]
@@ -151,7 +151,7 @@ class Cluster:
         return queue in self.served() and queue not in self.paused and (names is None or name in names)
 
     def sweep_in(self, moment: datetime | None = None, rule: str = UPKEEP) -> float | None:
-        """Seconds until the first sweep of the rule from `moment` on; None if that is unknown."""
+        """Return the seconds until the first sweep of the rule from `moment` on; None if unknown."""
         after = 0.0 if moment is None else (moment - self.now).total_seconds()
         given = [one for one in self.sweeps if one.rule == rule and one.workers]
         given = given or [one for one in self.sweeps if one.rule == UPKEEP]

@@ -40,7 +40,6 @@ class Report:
         return sum(finding.prediction.severity is severity for finding in self.findings)
 
     def with_more(self, found: Iterable[Finding]) -> Report:
-        """Return the report with these findings added, in order."""
         findings = sorted((*self.findings, *found), key=lambda finding: _worst_first(finding, self.now))
         return replace(self, findings=tuple(findings))
 

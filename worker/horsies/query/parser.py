@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
@@ -93,35 +94,11 @@ def workflow_conditions(understood: WorkflowFilter) -> WorkflowConditions:
     return WorkflowConditions(statuses_of(understood), conditions_of(understood))
 
 
-def parse(text: str, present: Present | None = None) -> TaskFilter:
-    """Parse a filter of tasks; an empty text matches everything. FilterError lists each problem with its place.
+def _parse(kind: type[FilterT], text: str, present: Present | None = None) -> FilterT:
+    """Parse a filter; an empty text matches everything. FilterError lists each problem with its place.
 
     `present` gives the zone of times without one; the default is UTC.
     """
-    return _parse(text, TaskFilter, present)
-
-
-def parse_workflows(text: str, present: Present | None = None) -> WorkflowFilter:
-    """Parse a filter of workflows, like `parse`."""
-    return _parse(text, WorkflowFilter, present)
-
-
-def parse_workers(text: str, present: Present | None = None) -> WorkerFilter:
-    """Parse a filter of workers, like `parse`."""
-    return _parse(text, WorkerFilter, present)
-
-
-def parse_schedules(text: str, present: Present | None = None) -> ScheduleFilter:
-    """Parse a filter of schedules, like `parse`."""
-    return _parse(text, ScheduleFilter, present)
-
-
-def parse_activity(text: str, present: Present | None = None) -> ActivityFilter:
-    """Parse a filter of operations and automatic changes, like `parse`."""
-    return _parse(text, ActivityFilter, present)
-
-
-def _parse(text: str, kind: type[FilterT], present: Present | None) -> FilterT:
     language = kind.language
     if problem := _unstorable(text, language.thing):
         raise FilterError([problem], text, language.example)
@@ -144,6 +121,13 @@ def _parse(text: str, kind: type[FilterT], present: Present | None) -> FilterT:
     return understood
 
 
+parse: Final = partial(_parse, TaskFilter)
+parse_workflows: Final = partial(_parse, WorkflowFilter)
+parse_workers: Final = partial(_parse, WorkerFilter)
+parse_schedules: Final = partial(_parse, ScheduleFilter)
+parse_activity: Final = partial(_parse, ActivityFilter)
+
+
 def _end_after_begin(values: dict[tuple[str, bool], list[Value]], present: Present) -> None:
     """Move the end behind the beginning: at 02:30, `since:02:00 until:03:00` ends today, and not yesterday."""
     match values.get(("since", False)), values.get(("until", False)):
@@ -164,7 +148,6 @@ def _key_of(word: Word) -> str:
 
 
 def _problems_around(word: Word, language: Language) -> Iterator[Problem]:
-    """Yield the problems of the word apart from its values."""
     if word.key is None:
         return
     key = language.keys.get(word.key.lower())
@@ -193,7 +176,6 @@ _TURNED: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "since": "until", 
 
 
 def _turned_around(word: Word, key: str, kind: Kind) -> str | None:
-    """Return the equivalent condition without a minus."""
     value = word.items[0].glob.plain
     if kind is Kind.MOMENT:
         return f"{_TURNED[key]}:{value}"

@@ -354,13 +354,13 @@ def span(wanted: ActivityFilter, now: datetime) -> tuple[datetime | None, dateti
 
 
 def _kinds(wanted: ActivityFilter) -> tuple[frozenset[str], frozenset[str]]:
-    """The words after `kind:` that are included (none: all), and those that are excluded."""
+    """Return the words after `kind:` that are included (none: all), and those that are excluded."""
     included, excluded = (wanted.pick("kind", Choice, negated=negated) for negated in (False, True))
     return frozenset(choice.word for choice in included), frozenset(choice.word for choice in excluded)
 
 
 def _targets(wanted: ActivityFilter) -> tuple[list[str], list[str]] | None:
-    """The kinds of targets of operations that are included (none: all) and excluded; None if no operation fits."""
+    """Return the included (none: all) and the excluded kinds of targets; None if no operation matches."""
     included, excluded = _kinds(wanted)
     if OPERATION in excluded or included == {CHANGE}:
         return None

@@ -66,7 +66,7 @@ async def audit_page(
     operation_id: UUID | None = None,
     target: tuple[str, str] | None = None,
 ) -> AuditPage:
-    """`target` is (kind, id)."""
+    """Read the newest rows of the audit after a cursor, of one operation or of one target (its kind and id)."""
     here = await tables(conn)
     if not here.actions:
         return AuditPage((), here.now, None, recorded=False)

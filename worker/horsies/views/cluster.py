@@ -79,7 +79,7 @@ def total(counts: Iterable[Count]) -> Count:
 
 
 def waiting(queues: Iterable[QueueRow]) -> Count:
-    """Due and not begun."""
+    """Return the number of tasks that are due and have not started."""
     return total(Count(row.due.number + row.claimed, row.due.at_least) for row in queues)
 
 

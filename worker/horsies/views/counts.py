@@ -87,7 +87,7 @@ class TaskCounts(StateCounts):
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """One group; `key` is None for tasks without a value, times are of creation."""
+    """One group. `key` is None for tasks without a value; its times are those of creation."""
 
     key: str | None
     number: int
@@ -152,7 +152,6 @@ _COUNTED_AS: Final[Mapping[TaskConditions, tuple[str, ...]]] = {
 
 
 def _apart(wanted: TaskConditions) -> list[tuple[str, ...]]:
-    """The statuses in groups, each with a separate index."""
     statuses = wanted.statuses or tuple(status.value for status in TaskStatus)
     groups = [_WAITING, ("CLAIMED", "RUNNING"), _COMPLETED, tuple(sorted(UNSUCCESSFUL_STATUSES))]
     return [found for group in groups if (found := tuple(status for status in group if status in statuses))]

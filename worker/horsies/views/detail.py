@@ -17,7 +17,7 @@ from horsies.views.statistics import usual_durations
 from horsies.views.tasks import task_page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
@@ -168,7 +168,7 @@ async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | No
 async def find_id(
     conn: asyncpg.Connection, table: Literal["horsies_tasks", "horsies_workflows"], text: str
 ) -> str | Ambiguous | None:
-    """Find an id by its text or its end. Ends are searched in the newest million rows, because no index serves them."""
+    """Find an id by its beginning or end; ends only in the newest million rows, because no index serves them."""
     text = text.strip("…. \n")
     for exact in dict.fromkeys((text, text.lower())):
         if await conn.fetchval(statement(__name__, "view_id_exists", table=table), exact):
@@ -216,7 +216,7 @@ async def task_detail(
 
 
 async def _usual(conn: asyncpg.Connection, row: TaskRow) -> Usual | None:
-    """Return None for upstream's tables, which have no index for it."""
+    """Return the usual duration of a running task; None for upstream's tables, which have no index for it."""
     if row.status != "RUNNING" or not await has_progress(conn):
         return None
     return (await usual_durations(conn, [row.name])).get(row.name)
@@ -248,8 +248,6 @@ async def _attempts(conn: asyncpg.Connection, task_id: str) -> tuple[tuple[Attem
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A time span in which beats were sent for a task."""
-
     attempt: int
     role: str
     since: datetime
@@ -265,20 +263,15 @@ async def _executions(conn: asyncpg.Connection, row: TaskRow, attempts: tuple[At
         else []
     )
     heard = {number: list(group) for number, group in groupby(beats, key=itemgetter("number"))}
-    found: dict[int, Execution] = {}
-    for number, span in enumerate(spans):
-        newest_first = heard.get(number, [])
-        times = tuple(aware(beat["sent_at"]) for beat in reversed(newest_first))
-        before = found.get(span.attempt, Execution(span.attempt, (), (), None, cut=False))
-        runs = span.role == "runner"
-        found[span.attempt] = Execution(
-            span.attempt,
-            before.claimer if runs else times,
-            times if runs else before.runner,
-            newest_first[0]["sender_id"] if runs and newest_first else before.runner_sender,
-            before.cut or len(times) == _MAX_BEATS,
-        )
-    return tuple(found.values())
+    newest_first = {(span.attempt, span.role): heard.get(number, []) for number, span in enumerate(spans)}
+    return tuple(_execution(attempt, newest_first) for attempt in dict.fromkeys(span.attempt for span in spans))
+
+
+def _execution(attempt: int, newest_first: Mapping[tuple[int, str], list[Any]]) -> Execution:
+    claims, runs = (newest_first.get((attempt, role), []) for role in ("claimer", "runner"))
+    claimer, runner = (tuple(aware(beat["sent_at"]) for beat in reversed(beats)) for beats in (claims, runs))
+    cut = max(len(claimer), len(runner)) == _MAX_BEATS
+    return Execution(attempt, claimer, runner, runs[0]["sender_id"] if runs else None, cut=cut)
 
 
 def _spans(row: TaskRow, attempts: tuple[Attempt, ...]) -> list[_Span]:

@@ -33,7 +33,7 @@ class ChartMarks:
 
 
 async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
-    """Width of a bucket, the same for every reader and every read."""
+    """Read which buckets have an outage, a new version, or an operation."""
     kinds = Term("kind", (Choice("worker"), Choice("database")))
     since = Term("since", (Moment("", at=buckets.first),))
     found = (await changes(conn, ActivityFilter((kinds, since)))).rows

@@ -73,7 +73,7 @@ class Progress:
 
     @property
     def amount(self) -> str:
-        """`3,400/10,000 rows`."""
+        """Return a text like `3,400/10,000 rows`."""
         total = "" if self.total is None else f"/{_number(self.total)}"
         return f"{_number(self.done)}{total}" + (f" {self.unit}" if self.unit else "")
 

@@ -44,7 +44,6 @@ class QueueRow:
 
     @property
     def claiming(self) -> int:
-        """The number of workers that claim its tasks."""
         return self.workers - self.draining
 
 

@@ -55,9 +55,9 @@ class Page(Generic[RowT]):
 class Source:
     """Rows that are searched together: in the order of an index, which may be large, or few and all at once.
 
-    Texts are SQL of ours. `rows` is what an index in this order has. Of a source without an order, `rows` is the whole
-    query, with the column `at`; `/* wanted */` in it is the place of the texts that `serves` must equal, `/* most */`
-    that of the number of rows.
+    Its texts are our own SQL. `rows` is the condition of the index. For a source without an order it is a whole query
+    with the column `at`, `/* wanted */` at the place of the texts that `serves` must equal, and `/* most */` at that of
+    the number of rows.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Rest:
 
 
 class StatementParameters:
-    """Numbers the values of one statement in the order in which its text is put together."""
+    """The values of one statement, numbered in the order in which its text is composed."""
 
     def __init__(self, *first: object) -> None:
         self.values: list[object] = [*first]
@@ -170,39 +170,20 @@ async def stretch_of(
 
 def edge_of(table: Table, wanted: Conditions, stretch: Stretch) -> tuple[str, list[object]]:
     """Return the statement that finds the last of `most` rows of the source, or no row if there are fewer."""
-    source, given = stretch.source, StatementParameters()
-    slots = {
-        "time": source.time,
-        "priority": "priority" if source.by_priority else "0",
-        "table": table.name,
-        "alias": table.alias,
-        "rows": _walked_rows(source, wanted, stretch, given),
-        "order": stretch.order,
-        "each": source.each,
-        "named": _named(source, wanted, given),
-        "most": given.add(stretch.most),
-    }
-    return filled(statement(__name__, "view_edge_of_each" if source.each else "view_edge"), slots), given.values
+    given = StatementParameters()
+    slots = _walk(table, wanted, stretch, given) | {"priority": "priority" if stretch.source.by_priority else "0"}
+    text = statement(__name__, "view_edge_of_each" if stretch.source.each else "view_edge")
+    return filled(text, slots), given.values
 
 
 def over(
     table: Table, wanted: Conditions, stretch: Stretch, selecting: str, *first: object
 ) -> tuple[str, list[object]]:
-    """A statement that selects from the matching rows of a stretch, as the table's alias; `first` are $1, $2, …"""
+    """Return a statement that selects from the matching rows of a stretch, as the table's alias; `first` are $1, …"""
     source, given = stretch.source, StatementParameters(*first)
     if source.is_walked:
-        walk = {
-            "time": source.time,
-            "table": table.name,
-            "alias": table.alias,
-            "rows": _walked_rows(source, wanted, stretch, given),
-            "order": stretch.order,
-            "each": source.each,
-            "named": _named(source, wanted, given),
-            "most": given.add(stretch.most),
-        }
-        rows = filled(statement(__name__, "view_walk_of_each" if source.each else "view_walk"), walk)
-        holds = []
+        text = statement(__name__, "view_walk_of_each" if source.each else "view_walk")
+        rows, holds = filled(text, _walk(table, wanted, stretch, given)), []
     else:
         rows = _whole(source, wanted, stretch, given)
         holds = _bounds(f"at, {table.alias}.id", stretch, given)
@@ -272,9 +253,22 @@ async def table_size(conn: asyncpg.Connection, table: str) -> int | None:
     return size if size >= 0 else None
 
 
-def _walked_rows(source: Source, wanted: Conditions, stretch: Stretch, given: StatementParameters) -> str:
-    served = [] if source.each else map(given.put, source.served(wanted))
-    return " AND ".join([source.rows, *_bounds(source.place, stretch, given), *served])
+def _walk(table: Table, wanted: Conditions, stretch: Stretch, given: StatementParameters) -> dict[str, str]:
+    """Return the texts for the places of a statement that reads the source along its index."""
+    source, served = stretch.source, stretch.source.served(wanted)
+    bounds = _bounds(source.place, stretch, given)
+    named = [f"name = ANY ({given.add(one.values[0])}::text[])" for one in served if source.each]
+    conditions = [] if source.each else map(given.put, served)
+    return {
+        "time": source.time,
+        "table": table.name,
+        "alias": table.alias,
+        "rows": " AND ".join([source.rows, *bounds, *conditions]),
+        "order": stretch.order,
+        "each": source.each,
+        "named": " AND ".join(named) or "true",
+        "most": given.add(stretch.most),
+    }
 
 
 def _bounds(place: str, stretch: Stretch, given: StatementParameters) -> list[str]:
@@ -288,12 +282,6 @@ def _bounds(place: str, stretch: Stretch, given: StatementParameters) -> list[st
 def _at(cursor: Cursor, given: StatementParameters, by_priority: bool) -> str:
     first = [f"{given.add(cursor.priority)}::integer"] if by_priority else []
     return ", ".join([*first, f"{given.add(cursor.time)}::timestamptz", f"{given.add(cursor.id)}::text"])
-
-
-def _named(source: Source, wanted: Conditions, given: StatementParameters) -> str:
-    """Return the condition on the names by which the source is read."""
-    names = [f"name = ANY ({given.add(one.values[0])}::text[])" for one in source.served(wanted) if source.each]
-    return " AND ".join(names) or "true"
 
 
 def _whole(source: Source, wanted: Conditions, stretch: Stretch, given: StatementParameters) -> str:

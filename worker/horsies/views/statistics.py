@@ -151,7 +151,7 @@ async def task_statistics(
 async def _names(
     conn: asyncpg.Connection, wanted: TaskConditions, window: timedelta | datetime
 ) -> tuple[datetime, datetime, list[str]]:
-    """The database's time, the beginning of the window, and the names of which a task ended within it."""
+    """Return the database's time, the beginning of the window, and the names of which a task ended within it."""
     begins = isinstance(window, datetime)
     given = StatementParameters(None if begins else window, window if begins else None, MOST_NAMES + 1)
     holds = " AND ".join(given.put(one) for one in wanted.all if one.key == "name")

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class Sort(StrEnum):
-    """Orders of lists. Some show only tasks with the sort column: WAITING only PENDING tasks, RUNNING only RUNNING
+    """Orders of lists. Some show only tasks with the sort column.
 
-    ones, FINISHED only tasks with an end time, which a task cancelled by upstream lacks.
+    WAITING shows only PENDING tasks, RUNNING only RUNNING ones, and FINISHED only those with an end time, which a task
+    cancelled by upstream lacks.
     """
 
     NEWEST = "newest"

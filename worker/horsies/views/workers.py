@@ -202,7 +202,6 @@ class WorkerRow:
 
     @property
     def in_flight(self) -> int:
-        """The number of its claimed and running tasks."""
         return self.running + self.claimed
 
     @property
@@ -263,7 +262,7 @@ class Clock:
 
     @property
     def is_off(self) -> bool:
-        """Seconds from start to first snapshot that are normal; only a longer delay means that its clock is behind."""
+        """True if the clock is ahead, or behind by more than the usual time from a start to the first snapshot."""
         return not -30.0 <= self.ahead_s <= 2.0
 
 
@@ -305,7 +304,6 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | N
 
 
 def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
-    """Return whether its last snapshot reports a stop: it drains and has no tasks."""
     if silent_s > GONE_AFTER_S:
         return Liveness.LOST
     if silent_s > LATE_AFTER_S and (holds or not draining):

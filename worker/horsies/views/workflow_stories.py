@@ -75,7 +75,6 @@ class NodeView:
 
     @property
     def label(self) -> str:
-        """The name shown."""
         return self.node_id or f"{self.name}:{self.index}"
 
     @property

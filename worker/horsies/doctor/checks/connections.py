@@ -114,7 +114,6 @@ async def _pooler(context: CheckContext) -> Iterable[CheckLine]:
 
 
 def _poll_interval_s(context: CheckContext) -> str:
-    """Return the application's poll interval, or the default."""
     return "5s" if context.config is None else f"{context.config.resilience.notify_poll_interval_ms / 1000:g}s"
 
 
@@ -162,7 +161,6 @@ async def _tried(listening: asyncpg.Connection, notifying: asyncpg.Connection) -
 
 
 async def _round_trip(listening: asyncpg.Connection, notifying: asyncpg.Connection) -> float:
-    """Return the longest time from a NOTIFY on one connection to its arrival on the other."""
     channel = f"horsies_doctor_{secrets.token_hex(6)}"
     arrived = asyncio.Event()
 

@@ -281,7 +281,7 @@ def _lost(holder: _Holder, sweeps: _Sweeps) -> Finding:
 
 
 class _Middle(Random):
-    """Return 0 instead of random jitter: a report must not differ between two reads."""
+    """A generator without jitter: a report must not differ between two reads."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2

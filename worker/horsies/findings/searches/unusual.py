@@ -123,7 +123,7 @@ async def _long_runs(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding
 
 
 async def _wanted_places(conn: asyncpg.Connection, cluster: Cluster) -> tuple[list[str], list[str]]:
-    """The workers whose processes all run while others wait for one, and the queues that wait at their cap."""
+    """Return the workers whose processes all run while tasks wait for one, and the queues that wait at their cap."""
     waiting = [
         row
         for row in await conn.fetch(statement(__name__, "diagnose_queues_that_wait"), WAITS_S)
@@ -192,7 +192,6 @@ def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) ->
 
 
 def _occupant(row: Mapping[str, Any], cluster: Cluster) -> str:
-    """Return the running task in words: its name, the end of its id, and its duration."""
     if row["first_id"] is None:  # rows without the time of their start
         return "the longest run is not known"
     runs = span((cluster.now - row["first_since"]).total_seconds())
@@ -212,7 +211,6 @@ def _may_start(row: Mapping[str, Any], cluster: Cluster) -> bool:
 
 
 def _is_capped(row: Mapping[str, Any], cluster: Cluster) -> bool:
-    """Return whether as many tasks run as the cap of the queue, or that of all queues, allows."""
     serving = cluster.serving(row["queue_name"])
     caps = [group.caps[row["queue_name"]] for group in serving if row["queue_name"] in group.caps]
     of_cluster = [group.cluster_cap for group in serving if group.cluster_cap is not None]

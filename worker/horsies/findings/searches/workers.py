@@ -94,7 +94,7 @@ def _not_applied(rule: Rule, now: datetime) -> Finding:
 
 
 def _name_of(rule: Rule) -> str:
-    """`runs silent for 6s`, or the name of a rule without a threshold."""
+    """Return a name like `runs silent for 6s`; that of the rule if it has no threshold."""
     return rule.rule if rule.threshold_ms is None else f"{rule.rule} silent for {span(rule.threshold_ms / 1000)}"
 
 
