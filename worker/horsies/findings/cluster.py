@@ -240,10 +240,7 @@ def _unswept(rules: Iterable[Rule], sweeps: Iterable[SweepState], now: datetime)
 
 
 def _sweep(
-    row: Mapping[str, Any],
-    now: datetime,
-    settings: RecoveryConfig,
-    rules: Mapping[tuple[str, int | None], Rule],
+    row: Mapping[str, Any], now: datetime, settings: RecoveryConfig, rules: Mapping[tuple[str, int | None], Rule]
 ) -> SweepState:
     rule = rules.get((row["rule"], row["threshold_ms"]))
     interval_ms = max(row["interval_ms"] or settings.check_interval_ms, 1)

@@ -208,14 +208,7 @@ KEYS: Final = keyed(
         ("flow", "wf"),
         sql=Membership("is_workflow_task", TextColumn("node.workflow_id", id_patterns, exists=_NODE)),
     ),
-    Key(
-        "unique",
-        Kind.TEXT,
-        "the unique key",
-        "unique:invoice-*",
-        also=("unique_key",),
-        sql=TextColumn("unique_key"),
-    ),
+    Key("unique", Kind.TEXT, "the unique key", "unique:invoice-*", also=("unique_key",), sql=TextColumn("unique_key")),
     Key(
         "dup",
         Kind.COUNT,

@@ -28,14 +28,7 @@ _WORKFLOW_KEYS: Final = keyed(
         tuple(_WORKFLOW_STATES),
         KEYS["status"].also,
     ),
-    Key(
-        "name",
-        Kind.TEXT,
-        "the name",
-        "name:order_*",
-        also=("workflow", "flow", "wf"),
-        sql=TextColumn("name"),
-    ),
+    Key("name", Kind.TEXT, "the name", "name:order_*", also=("workflow", "flow", "wf"), sql=TextColumn("name")),
     Key(
         "definition",
         Kind.TEXT,
@@ -111,14 +104,7 @@ _WORKER_KEYS: Final = keyed(
     Key("pid", Kind.TEXT, "the id of its process", "pid:4121", also=("process",)),
     Key("version", Kind.TEXT, "the version of horsies that it runs", "version:0.9.*", also=("release", "v")),
     Key("app", Kind.TEXT, "the version of the application that it runs", "app:1.4.*", also=("app_version",)),
-    Key(
-        "has",
-        Kind.HAS,
-        "it has tasks, or an order to drain",
-        "has:tasks",
-        ("tasks", "order"),
-        ("with", "holds"),
-    ),
+    Key("has", Kind.HAS, "it has tasks, or an order to drain", "has:tasks", ("tasks", "order"), ("with", "holds")),
     Key("tasks", Kind.COUNT, "how many tasks it has", "tasks:>10", (">1", ">10", ">100"), ("held", "holding")),
     Key(
         "load",

@@ -278,11 +278,7 @@ async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime
         if row.snapshot is not None:
             started = row.snapshot.started_at
             found.append(Change("worker", "started", row.name, row.id, started, started, row.snapshot.versions))
-        ends: dict[Liveness, What] = {
-            Liveness.LOST: "lost",
-            Liveness.DIED: "died",
-            Liveness.STOPPED: "stopped",
-        }
+        ends: dict[Liveness, What] = {Liveness.LOST: "lost", Liveness.DIED: "died", Liveness.STOPPED: "stopped"}
         if (what := ends.get(row.liveness)) is not None:
             held = f"still has {row.in_flight:,} task{'' if row.in_flight == 1 else 's'}" if row.in_flight else ""
             found.append(Change("worker", what, row.name, row.id, row.seen_at, row.seen_at, held))

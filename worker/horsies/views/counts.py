@@ -10,16 +10,7 @@ from horsies.query import TaskConditions, parse, task_conditions
 from horsies.store.statements import statement
 from horsies.views.reader_session import aware
 from horsies.views.searching import Rest, Stretch, over, stretch_of, table_size
-from horsies.views.tasks import (
-    LIVE,
-    TASKS,
-    UNSUCCESSFUL_STATUSES,
-    Sort,
-    answerable,
-    few_wait,
-    rows_at_once,
-    source_for,
-)
+from horsies.views.tasks import LIVE, TASKS, UNSUCCESSFUL_STATUSES, Sort, answerable, few_wait, rows_at_once, source_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

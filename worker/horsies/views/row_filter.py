@@ -95,10 +95,7 @@ _WORKERS: Final[Fields[WorkerFilter, WorkerRow]] = Fields(
         "app": lambda row: (row.snapshot.app_version or "",) if row.snapshot is not None else (),
         "version": lambda row: (row.snapshot.version or "",) if row.snapshot is not None else (),
     },
-    has={
-        "tasks": lambda row: bool(row.in_flight),
-        "order": lambda row: row.draining_since is not None,
-    },
+    has={"tasks": lambda row: bool(row.in_flight), "order": lambda row: row.draining_since is not None},
     numbers={
         "tasks": lambda row, _now: row.in_flight,
         "load": lambda row, _now: None if row.load is None else 100 * row.load,

@@ -156,12 +156,7 @@ async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous 
 
 
 async def workflow_story(
-    conn: asyncpg.Connection,
-    text: str,
-    *,
-    exact: bool = False,
-    most_nodes: int = 5_000,
-    most_characters: int = 200_000,
+    conn: asyncpg.Connection, text: str, *, exact: bool = False, most_nodes: int = 5_000, most_characters: int = 200_000
 ) -> WorkflowStory | Ambiguous | None:
     """Read a workflow by its id, or, unless `exact`, its beginning or end. Texts are cut after `most_characters`."""
     found = text if exact else await find_workflow(conn, text)

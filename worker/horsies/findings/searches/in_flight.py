@@ -60,11 +60,7 @@ STALE_CLAIM = FindingKind(
     alert="{count} {name} claimed and stale{on}",
 )
 LEASE_RAN_OUT = FindingKind(
-    "lease ran out",
-    190,
-    state="CLAIMED",
-    tasks="status:claimed",
-    alert="{count} {name} with an expired lease{on}",
+    "lease ran out", 190, state="CLAIMED", tasks="status:claimed", alert="{count} {name} with an expired lease{on}"
 )
 
 _NEVER_BEGAN: Final = "User code has not begun, so nothing can happen twice."

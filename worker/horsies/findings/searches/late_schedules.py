@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.quantities import clock, counted, span
-from horsies.findings import (
-    MOST_IDS,
-    Finding,
-    FindingKind,
-    PredictedAction,
-    Search,
-    Severity,
-    remedies,
-)
+from horsies.findings import MOST_IDS, Finding, FindingKind, PredictedAction, Search, Severity, remedies
 from horsies.store.statements import statement
 from horsies.views.schedules import SEEN_WITHIN_S
 

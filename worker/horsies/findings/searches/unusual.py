@@ -9,16 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.quantities import counted, span
-from horsies.findings import (
-    MOST_IDS,
-    RUNS_AGAIN,
-    Finding,
-    FindingKind,
-    PredictedAction,
-    Search,
-    Severity,
-    about_rows,
-)
+from horsies.findings import MOST_IDS, RUNS_AGAIN, Finding, FindingKind, PredictedAction, Search, Severity, about_rows
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.store.statements import statement
 from horsies.views.statistics import usual_durations

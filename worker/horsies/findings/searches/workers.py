@@ -30,10 +30,7 @@ NEAR: Final = 0.9
 """The share of a limit from which usage is reported."""
 _KILLED = PredictedAction("at the limit of a container the kernel kills one of its processes", Severity.HANDLED)
 _REFUSED = PredictedAction("at its limit the child gets no more memory", Severity.HANDLED)
-_DOES = {
-    RUNS: "runs of dead workers stay RUNNING",
-    CLAIMS: "claims of dead workers wait for their lease",
-}
+_DOES = {RUNS: "runs of dead workers stay RUNNING", CLAIMS: "claims of dead workers wait for their lease"}
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
