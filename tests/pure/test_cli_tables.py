@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 from horsies.cli.workflows.dag_lines import MOST_RAILS, railed
 from horsies.display import terminal as door
+from horsies.display.exporting import TASK_COLUMNS, WORKER_COLUMNS, WORKFLOW_COLUMNS
 from horsies.display.formatting import ago, lasting, short, state
 from horsies.display.json_output import plain
 from horsies.display.payload import HIDDEN, Masks, stored_json, stored_lines
@@ -26,7 +28,8 @@ from horsies.domain.quantities import counted, need_action
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.operations.named_targets import unshortened
 from horsies.query.keys import INTERRUPTED, RETRY
-from horsies.views import Stored
+from horsies.views import Stored, TaskRow, WorkerRow, WorkflowRow
+from horsies.views.workers import Snapshot
 
 NOW = datetime(2026, 11, 18, 12, 0, 0, tzinfo=UTC)
 COLUMNS = (TableColumn("A", least=3), TableColumn("B", right=True, rank=1), TableColumn("C", least=2, rank=2))
@@ -54,6 +57,19 @@ def test_a_pipe_gets_everything(rows: list[tuple[str, str, str]]) -> None:
     lines = table((TableColumn("A"), TableColumn("B"), TableColumn("C")), rows, Screen())
     for line, row in zip(lines[1:], rows, strict=True):
         assert all(clean(text).strip() in line for text in row)
+
+
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        (TASK_COLUMNS, Mock(spec=TaskRow)),
+        (WORKFLOW_COLUMNS, Mock(spec=WorkflowRow, sent_at=NOW)),
+        (WORKER_COLUMNS, Mock(spec=WorkerRow, snapshot=Mock(spec=Snapshot, queues=()))),
+    ],
+)
+def test_each_column_of_an_export_is_read_from_its_row(columns: Any, row: Mock) -> None:
+    for read in columns.values():
+        read(row, NOW)
 
 
 def test_numbers_stand_below_each_other_and_columns_without_anything_go() -> None:

@@ -1,4 +1,4 @@
-"""All rows of a filter as CSV or as JSON lines, page by page: for `tasks export`, and for the console."""
+"""Exports of all rows of a filter as CSV or as JSON lines, page by page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from horsies.domain.damage import Damaged
@@ -225,73 +226,42 @@ def _cannot_write(path: Path, error: OSError) -> HorsiesError:
     return HorsiesError(f"cannot write {path}: {os.strerror(error.errno or 0)}; choose another place")
 
 
-TASK_COLUMNS: Final[Mapping[str, Callable[[TaskRow, datetime], Any]]] = {
-    "id": lambda row, _now: row.id,
-    "name": lambda row, _now: row.name,
-    "queue": lambda row, _now: row.queue,
-    "priority": lambda row, _now: row.priority,
-    "status": lambda row, _now: row.status,
-    "state": lambda row, _now: row.state,
-    "attempt": lambda row, _now: row.attempt,
-    "attempts_allowed": lambda row, _now: row.attempts_allowed,
-    "created_at": lambda row, _now: row.created_at,
-    "sent_at": lambda row, _now: row.sent_at,
-    "due_at": lambda row, _now: row.due_at,
-    "good_until": lambda row, _now: row.good_until,
-    "claimed_at": lambda row, _now: row.claimed_at,
-    "started_at": lambda row, _now: row.started_at,
-    "finished_at": lambda row, _now: row.finished_at,
-    "age_s": lambda row, now: row.age(now),
-    "wait_s": lambda row, now: row.wait(now),
-    "run_s": lambda row, now: row.run(now),
-    "worker_id": lambda row, _now: row.worker_id,
-    "worker_hostname": lambda row, _now: row.worker_hostname,
-    "worker_pid": lambda row, _now: row.worker_pid,
-    "beat_at": lambda row, _now: row.beat_at,
-    "error_code": lambda row, _now: row.error_code,
-    "error_message": lambda row, _now: row.error_message,
-    "is_workflow_task": lambda row, _now: row.is_workflow_task,
-    "unique_key": lambda row, _now: row.unique_key,
-    "duplicates": lambda row, _now: row.duplicates.sends if row.duplicates else 0,
-    "rerun_of": lambda row, _now: row.rerun_of,
-}
-WORKFLOW_COLUMNS: Final[Mapping[str, Callable[[WorkflowRow, datetime], Any]]] = {
-    "id": lambda row, _now: row.id,
-    "name": lambda row, _now: row.name,
-    "status": lambda row, _now: row.status,
-    "definition_key": lambda row, _now: row.definition_key,
-    "parent_workflow_id": lambda row, _now: row.parent_workflow_id,
-    "root_workflow_id": lambda row, _now: row.root_workflow_id,
-    "sent_at": lambda row, _now: row.sent_at,
-    "started_at": lambda row, _now: row.started_at,
-    "completed_at": lambda row, _now: row.completed_at,
-    "nodes": lambda row, _now: row.total,
-    "completed": lambda row, _now: row.completed,
-    "failed": lambda row, _now: row.failed,
-    "skipped": lambda row, _now: row.skipped,
-    "running": lambda row, _now: row.running,
-    "waiting": lambda row, _now: row.waiting,
-    "age_s": lambda row, now: now - row.sent_at,
-    "run_s": lambda row, now: row.run(now),
-    "failed_node": lambda row, _now: row.failed_node,
-    "error_code": lambda row, _now: row.error_code,
-}
-WORKER_COLUMNS: Final[Mapping[str, Callable[[WorkerRow, datetime], Any]]] = {
-    "id": lambda row, _now: row.id,
-    "name": lambda row, _now: row.name,
-    "state": lambda row, _now: row.liveness.value,
-    "seen_at": lambda row, _now: row.seen_at,
-    "running": lambda row, _now: row.running,
-    "claimed": lambda row, _now: row.claimed,
-    "hostname": lambda row, _now: row.snapshot and row.snapshot.hostname,
-    "pid": lambda row, _now: row.snapshot and row.snapshot.pid,
-    "processes": lambda row, _now: row.snapshot and row.snapshot.processes,
-    "queues": lambda row, _now: row.snapshot and " ".join(row.snapshot.queues),
-    "cpu_percent": lambda row, _now: row.snapshot and row.snapshot.cpu_percent,
-    "memory_mb": lambda row, _now: row.snapshot and row.snapshot.memory_mb,
-    "children_memory_mb": lambda row, _now: row.snapshot and row.snapshot.children_memory_mb,
-    "started_at": lambda row, _now: row.snapshot and row.snapshot.started_at,
-    "version": lambda row, _now: row.snapshot and row.snapshot.version,
-    "draining_since": lambda row, _now: row.draining_since,
-    "draining_by": lambda row, _now: row.draining_by,
-}
+def _columns(fields: str, **derived: Callable[[Any, datetime], Any]) -> dict[str, Callable[[Any, datetime], Any]]:
+    """Return the columns of these names, in this order: fields of the row, or what is derived from it."""
+    return {name: derived.get(name) or _field(name) for name in fields.split()}
+
+
+def _field(name: str) -> Callable[[Any, datetime], Any]:
+    read = attrgetter(name)
+    return lambda row, _now: read(row)
+
+
+def _reported(name: str) -> Callable[[WorkerRow, datetime], Any]:
+    """Return a column of what a worker reports of itself; empty if it has not reported."""
+    return lambda row, _now: row.snapshot and getattr(row.snapshot, name)
+
+
+TASK_COLUMNS: Final[Mapping[str, Callable[[TaskRow, datetime], Any]]] = _columns(
+    "id name queue priority status state attempt attempts_allowed created_at sent_at due_at good_until claimed_at "
+    "started_at finished_at age_s wait_s run_s worker_id worker_hostname worker_pid beat_at error_code error_message "
+    "is_workflow_task unique_key duplicates rerun_of",
+    age_s=lambda row, now: row.age(now),
+    wait_s=lambda row, now: row.wait(now),
+    run_s=lambda row, now: row.run(now),
+    duplicates=lambda row, _now: row.duplicates.sends if row.duplicates else 0,
+)
+WORKFLOW_COLUMNS: Final[Mapping[str, Callable[[WorkflowRow, datetime], Any]]] = _columns(
+    "id name status definition_key parent_workflow_id root_workflow_id sent_at started_at completed_at nodes completed "
+    "failed skipped running waiting age_s run_s failed_node error_code",
+    nodes=lambda row, _now: row.total,
+    age_s=lambda row, now: now - row.sent_at,
+    run_s=lambda row, now: row.run(now),
+)
+_REPORTED: Final = "hostname pid processes cpu_percent memory_mb children_memory_mb started_at version"
+WORKER_COLUMNS: Final[Mapping[str, Callable[[WorkerRow, datetime], Any]]] = _columns(
+    "id name state seen_at running claimed hostname pid processes queues cpu_percent memory_mb children_memory_mb "
+    "started_at version draining_since draining_by",
+    state=lambda row, _now: row.liveness.value,
+    queues=lambda row, _now: row.snapshot and " ".join(row.snapshot.queues),
+    **{name: _reported(name) for name in _REPORTED.split()},
+)
