@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from horsies.operations.edited import TypedValues
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery", "schedules", "activity")
-_TERMINAL = "The terminal"
+
+_terminal_option = partial(typer.Option, rich_help_panel="The terminal")
+_recording_option = partial(typer.Option, rich_help_panel="Recordings")
+_browser_option = partial(typer.Option, rich_help_panel="In a browser")
 
 _What = Annotated[
     list[str] | None, typer.Argument(metavar="[task ID]", help="Open this task; the beginning of its id is enough.")
@@ -29,77 +32,32 @@ _What = Annotated[
 _ReadOnly = Annotated[
     bool, typer.Option("--read-only", envvar="HORSIES_READ_ONLY", help="Refuse every change; the database enforces it.")
 ]
-_Screen = Annotated[
-    str | None,
-    typer.Option(
-        help=f"The screen to open: {', '.join(_SCREENS)}. Without it the overview, or with --filter the tasks."
-    ),
-]
+_SCREEN_HELP = f"The screen to open: {', '.join(_SCREENS)}. Without it the overview, or with --filter the tasks."
+_Screen = Annotated[str | None, typer.Option(help=_SCREEN_HELP)]
 _Filter = Annotated[str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.")]
-_Ascii = Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.", rich_help_panel=_TERMINAL)]
+_Ascii = Annotated[bool, _terminal_option("--ascii", help="Use only ASCII characters.")]
 _NoMouse = Annotated[
-    bool,
-    typer.Option(
-        "--no-mouse", help="Do not use the mouse, so that the terminal can select text.", rich_help_panel=_TERMINAL
-    ),
+    bool, _terminal_option("--no-mouse", help="Do not use the mouse, so that the terminal can select text.")
 ]
-_Theme = Annotated[
-    str | None,
-    typer.Option(
-        help="`horsies-dark`, `horsies-light`, `ansi` (the terminal's own colours) or one of Textual's, as `nord`.",
-        rich_help_panel=_TERMINAL,
-    ),
-]
+_THEME_HELP = "`horsies-dark`, `horsies-light`, `ansi` (the terminal's own colours) or one of Textual's, as `nord`."
+_Theme = Annotated[str | None, _terminal_option(help=_THEME_HELP)]
 _Refresh = Annotated[
     float,
-    typer.Option(
-        min=0.5,
-        max=60,
-        help="Seconds between two reads where the database sends no notifications.",
-        rich_help_panel=_TERMINAL,
-    ),
+    _terminal_option(min=0.5, max=60, help="Seconds between two reads where the database sends no notifications."),
 ]
-_RECORDING = "Recordings"
+_Fps = Annotated[int, _terminal_option(min=1, max=60, help="The most frames per second; 4 is for slow connections.")]
 _Record = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Record what is read into this new file, for --replay.", rich_help_panel=_RECORDING
-    ),
+    Path | None, _recording_option(metavar="FILE", help="Record what is read into this new file, for --replay.")
 ]
-_Replay = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Show this recording in place of a database; nothing can be changed.",
-        rich_help_panel=_RECORDING,
-    ),
-]
-_Speed = Annotated[float, typer.Option(min=0.25, max=64, help="How fast to replay.", rich_help_panel=_RECORDING)]
-_BROWSER = "In a browser"
-_Serve = Annotated[
-    bool,
-    typer.Option(
-        "--serve",
-        help="Serve the console to browsers that have the address with its token, which is printed.",
-        rich_help_panel=_BROWSER,
-    ),
-]
-_ServeHost = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="Where to listen. HTTP is not encrypted.", rich_help_panel=_BROWSER)
-]
-_ServePort = Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.", rich_help_panel=_BROWSER)]
-_ServeName = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME", help="A name by which a proxy with TLS serves it; others are refused.", rich_help_panel=_BROWSER
-    ),
-]
-_Fps = Annotated[
-    int,
-    typer.Option(
-        min=1, max=60, help="The most frames per second; 4 is for slow connections.", rich_help_panel=_TERMINAL
-    ),
-]
+_REPLAY_HELP = "Show this recording in place of a database; nothing can be changed."
+_Replay = Annotated[Path | None, _recording_option(metavar="FILE", help=_REPLAY_HELP)]
+_Speed = Annotated[float, _recording_option(min=0.25, max=64, help="How fast to replay.")]
+_SERVE_HELP = "Serve the console to browsers that have the address with its token, which is printed."
+_Serve = Annotated[bool, _browser_option("--serve", help=_SERVE_HELP)]
+_ServeHost = Annotated[str, _browser_option(metavar="ADDRESS", help="Where to listen. HTTP is not encrypted.")]
+_ServePort = Annotated[int, _browser_option(min=0, max=65535, help="0 takes any free port.")]
+_NAME_HELP = "A name by which a proxy with TLS serves it; others are refused."
+_ServeName = Annotated[list[str] | None, _browser_option(metavar="NAME", help=_NAME_HELP)]
 
 
 def tui(
@@ -131,24 +89,22 @@ def tui(
     console, `?` shows all keys.
     """
     task_id = _task_id(what or [])
-    screen = _known_screen(screen or ("tasks" if filter or task_id else "overview"))
+    _refuse_misfits(given)
     _require_console()
     file = _config_file()
-    clusters = _clusters(file, context)
-    if clusters and task_id is not None:
-        raise typer.BadParameter("a task is in one database; name its context alone")
-    _refuse_misfits(given)
+    clusters = _clusters(file, context, task_id)
     choice = _choice(replay, database_url, clusters[0] if clusters else context, module)
-    if serve:
-        choice = choice if replay is not None else existing(choice)
+    launch = None if serve else _launcher()
+    choice = choice if replay is not None else existing(choice)
+    if launch is None:
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
-    launch = _launcher()
-    options = import_module("horsies_tui.settings").ConsoleOptions(
-        choice=choice if replay is not None else existing(choice),
+    settings = import_module("horsies_tui.settings")
+    options = settings.ConsoleOptions(
+        choice=choice,
         config=file,
-        settings=import_module("horsies_tui.settings").ConsoleSettings.of(file),
+        settings=settings.ConsoleSettings.of(file),
         read_only=read_only,
-        screen=screen,
+        screen=screen or ("tasks" if filter or task_id else "overview"),
         filter=filter,
         task_id=task_id,
         clusters=clusters,
@@ -172,24 +128,18 @@ def _types_of(module: str) -> TypedValues:
     return ApplicationTypes(module)
 
 
-def _known_screen(name: str) -> str:
-    if name not in _SCREENS:
-        raise typer.BadParameter(f"there is no screen {name!r}; there are {', '.join(_SCREENS)}")
-    return name
-
-
 def _require_console() -> None:
     if find_spec("horsies_tui") is None:
-        say(
-            "the console is not part of this installation; install horsies-console from its repository",
-            stream=sys.stderr,
-        )
+        why = "the console is not part of this installation; install horsies-console from its repository"
+        say(why, stream=sys.stderr)
         raise typer.Exit(1)
 
 
 def _refuse_misfits(given: typer.Context) -> None:
-    """Options that go with no other one."""
+    """Refuse an unknown screen, and options that do not go together."""
     options = given.params
+    if options["screen"] is not None and options["screen"] not in _SCREENS:
+        raise typer.BadParameter(f"there is no screen {options['screen']!r}; there are {', '.join(_SCREENS)}")
     if options["replay"] is not None and (options["record"] or options["database_url"] or options["context"]):
         raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
     if options["serve"] and options["record"] is not None:
@@ -211,7 +161,7 @@ def _choice(replay: Path | None, database_url: str | None, context: str | None, 
 
 
 def _launcher() -> Any:
-    """The module that runs the console; by name, because the engine must work, and be checked, without it."""
+    """Return the module that runs the console; by name, because the engine must work, and be checked, without it."""
     launch = import_module("horsies_tui.shell.launch")
     # Before the question whether to make a database, which would wait for an answer on an unsuitable terminal.
     if not launch.has_terminal():
@@ -219,16 +169,18 @@ def _launcher() -> Any:
     return launch
 
 
-def _clusters(file: ConfigFile, context: str | None) -> tuple[str, ...]:
-    """The contexts of `--context a,b`; none if a single one is named."""
+def _clusters(file: ConfigFile, context: str | None, task_id: str | None) -> tuple[str, ...]:
+    """Return the contexts of `--context a,b`; none if a single one is named."""
     if context is None or "," not in context or context in file.contexts:
         return ()
+    if task_id is not None:
+        raise typer.BadParameter("a task is in one database; name its context alone")
     names = dict.fromkeys(filter(None, map(str.strip, context.split(","))))
     return tuple(file.context(name).name for name in names)
 
 
 def _served(given: typer.Context, choice: DatabaseChoice, host: str, port: int, names: frozenset[str]) -> int:
-    """Each tab runs this command again, without what is about serving."""
+    """Serve the console; each tab runs this command again, without the options of serving."""
     from horsies.domain.errors import way_to_install
 
     if find_spec("textual_serve") is None:
@@ -255,10 +207,6 @@ def _served(given: typer.Context, choice: DatabaseChoice, host: str, port: int, 
 
 
 def _task_id(words: list[str]) -> str | None:
-    match words:
-        case []:
-            return None
-        case ["task", task_id]:
-            return task_id
-        case _:
-            raise typer.BadParameter(f"{' '.join(words)!r} is nothing to open; write `horsies tui task ID`")
+    if words and (len(words) != 2 or words[0] != "task"):
+        raise typer.BadParameter(f"{' '.join(words)!r} is nothing to open; write `horsies tui task ID`")
+    return words[1] if words else None

@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 from setproctitle import setproctitle
@@ -34,6 +34,7 @@ from horsies.domain.quantities import counted
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
+    from horsies.run.settings import WorkerSettings
     from horsies.run.worker.worker import Worker
 
 _REDRAW_S: Final = 1.0
@@ -63,103 +64,71 @@ def _names(given: list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
 
 
-GraceOption = Annotated[
-    float | None,
-    typer.Option(
-        envvar="HORSIES_SHUTDOWN_GRACE",
-        parser=_grace,
-        metavar="auto|SECONDS",
-        show_default="auto",
-        help="How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime "
-        "kills after 10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
-    ),
-]
-UnknownTasksOption = Annotated[
-    UnknownTasksChoice | None,
-    typer.Option(
-        envvar="HORSIES_UNKNOWN_TASKS",
-        help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
-        "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
-    ),
-]
-QueueOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--queue",
-        "-Q",
-        envvar="HORSIES_QUEUE",
-        metavar="NAME[,NAME]",
-        help="Serve only these queues of the application. May be repeated. Without it: all of them.",
-    ),
-]
-ExceptOption = Annotated[
-    list[str] | None,
-    typer.Option("--except", envvar="HORSIES_EXCEPT", metavar="NAME[,NAME]", help="Serve all queues but these."),
-]
-ProcessesOption = Annotated[
-    int, typer.Option(envvar="HORSIES_PROCESSES", min=1, help="Child processes; each runs one sync task at a time.")
-]
-AsyncConcurrencyOption = Annotated[
-    int,
-    typer.Option(envvar="HORSIES_ASYNC_CONCURRENCY", min=1, help="How many `async def` tasks one child runs at once."),
-]
-ClaimBatchOption = Annotated[
-    int, typer.Option(envvar="HORSIES_MAX_CLAIM_BATCH", min=0, help="The most tasks to claim at once; 0: all that fit.")
-]
-ClaimPerWorkerOption = Annotated[
-    int,
-    typer.Option(
-        envvar="HORSIES_MAX_CLAIM_PER_WORKER",
-        min=0,
-        help="The most tasks to keep claimed and not started; 0: as many as fit.",
-    ),
-]
-TasksPerChildOption = Annotated[
-    int | None,
-    typer.Option(
-        envvar="HORSIES_MAX_TASKS_PER_CHILD",
-        min=1,
-        help="Replace a child after this many tasks, for tasks that leak memory.",
-    ),
-]
-
-
 def _app_version(text: str) -> str:
     if not 1 <= len(text) <= 100 or not text.isprintable():
         raise typer.BadParameter(f"{text[:100]!r} is not a text of 1 to 100 printable characters")
     return text
 
 
+def _option(envvar: str, help_text: str, *names: str, **more: Any) -> Any:
+    """An option that the environment of a service may set, too."""
+    return typer.Option(*names, envvar=envvar, help=help_text, **more)
+
+
+GraceOption = Annotated[
+    float | None,
+    _option(
+        "HORSIES_SHUTDOWN_GRACE",
+        "How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime kills after "
+        "10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
+        parser=_grace,
+        metavar="auto|SECONDS",
+        show_default="auto",
+    ),
+]
+UnknownTasksOption = Annotated[
+    UnknownTasksChoice | None,
+    _option(
+        "HORSIES_UNKNOWN_TASKS",
+        "Waiting tasks whose names the application does not define: leave them for other workers, or fail them with "
+        "WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
+    ),
+]
+_QUEUE_HELP = "Serve only these queues of the application. May be repeated. Without it: all of them."
+QueueOption = Annotated[list[str] | None, _option("HORSIES_QUEUE", _QUEUE_HELP, "--queue", "-Q", metavar="NAME[,NAME]")]
+ExceptOption = Annotated[
+    list[str] | None, _option("HORSIES_EXCEPT", "Serve all queues but these.", "--except", metavar="NAME[,NAME]")
+]
+ProcessesOption = Annotated[
+    int, _option("HORSIES_PROCESSES", "Child processes; each runs one sync task at a time.", min=1)
+]
+AsyncConcurrencyOption = Annotated[
+    int, _option("HORSIES_ASYNC_CONCURRENCY", "How many `async def` tasks one child runs at once.", min=1)
+]
+ClaimBatchOption = Annotated[
+    int, _option("HORSIES_MAX_CLAIM_BATCH", "The most tasks to claim at once; 0: all that fit.", min=0)
+]
+_KEEP_HELP = "The most tasks to keep claimed and not started; 0: as many as fit."
+ClaimPerWorkerOption = Annotated[int, _option("HORSIES_MAX_CLAIM_PER_WORKER", _KEEP_HELP, min=0)]
+_REPLACE_HELP = "Replace a child after this many tasks, for tasks that leak memory."
+TasksPerChildOption = Annotated[int | None, _option("HORSIES_MAX_TASKS_PER_CHILD", _REPLACE_HELP, min=1)]
 AppVersionOption = Annotated[
     str | None,
-    typer.Option(
-        envvar="HORSIES_APP_VERSION",
+    _option(
+        "HORSIES_APP_VERSION",
+        "The version of the application, as a release or a commit: the console marks where a new one starts. Without "
+        "this option, AppConfig.version.",
         parser=_app_version,
         metavar="VERSION",
-        help="The version of the application, as a release or a commit: the console marks where a new one starts. "
-        "Without this option, AppConfig.version.",
     ),
 ]
-
 WithSchedulerOption = Annotated[
-    bool, typer.Option("--with-scheduler", envvar="HORSIES_WITH_SCHEDULER", help="Send the tasks of schedules, too.")
+    bool, _option("HORSIES_WITH_SCHEDULER", "Send the tasks of schedules, too.", "--with-scheduler")
 ]
-ReloadOption = Annotated[
-    bool,
-    typer.Option(
-        "--reload",
-        envvar="HORSIES_RELOAD",
-        help="For development: replace the children when Python files of the project change.",
-    ),
-]
-MetricsPortOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="Answer GET /metrics (for Prometheus), /healthz and /readyz (for Kubernetes) there; 0: any free port.",
-    ),
-]
+_RELOAD_HELP = "For development: replace the children when Python files of the project change."
+ReloadOption = Annotated[bool, _option("HORSIES_RELOAD", _RELOAD_HELP, "--reload")]
+_METRICS_HELP = "Answer GET /metrics (for Prometheus), /healthz and /readyz (for Kubernetes) there; 0: any free port."
+MetricsPortOption = Annotated[int | None, typer.Option(min=0, max=65535, help=_METRICS_HELP)]
 
 
 def worker(
@@ -192,12 +161,7 @@ def worker(
     tasks, releases those that have not started, and lets running tasks finish; on the second it stops them at once. The
     exit code is 0 after a clean stop, and 1 if the outcomes of some tasks could not be stored; the log names these.
     """
-    import asyncio
-
-    from horsies.run.events import Events
-    from horsies.run.log_format import configure_logging
     from horsies.run.settings import WorkerSettings
-    from horsies.run.worker.worker import Worker
 
     settings = WorkerSettings(
         locator=only_module(module, module_option),
@@ -216,23 +180,27 @@ def worker(
         metrics_port=metrics_port,
         metrics_host=metrics_host,
     )
+    _work(settings, database_url, context, loglevel, log_format)
+
+
+def _work(
+    settings: WorkerSettings, database_url: str | None, context: str | None, loglevel: LogLevel, log_format: LogFormat
+) -> None:
+    """Work until stopped; people get a banner and, in a terminal, a live line, machines get neither."""
+    import asyncio
+
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
+    from horsies.run.serve import serve
+    from horsies.run.worker.worker import Worker
+
     line = _StatusLine(sys.stderr)
-    configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
+    human = log_format is LogFormat.HUMAN
+    configure_logging(loglevel.value, line, as_json=not human)
     setproctitle(f"horsies: worker {mask_word(settings.locator)}")
     app = app_at_work(settings.locator, database_url, context)
     running = Worker(app, settings, Events())
     running.events.other_databases(app.database)
-    asyncio.run(_run(running, line, human=log_format is LogFormat.HUMAN))
-    if running.lost:
-        raise typer.Exit(1)
-
-
-async def _run(running: Worker, line: _StatusLine, *, human: bool) -> None:
-    """Serve; people get a banner and, in a terminal, a live line, machines get neither."""
-    import asyncio
-
-    from horsies.run.serve import serve
-
     live: list[asyncio.Task[None]] = []
 
     def on_ready() -> None:
@@ -241,9 +209,14 @@ async def _run(running: Worker, line: _StatusLine, *, human: bool) -> None:
         if human and sys.stderr.isatty():
             live.append(asyncio.create_task(_keep_up_to_date(line, running)))
 
-    await serve(running, on_ready=on_ready)
-    for task in live:
-        task.cancel()
+    async def run() -> None:
+        await serve(running, on_ready=on_ready)
+        for task in live:
+            task.cancel()
+
+    asyncio.run(run())
+    if running.lost:
+        raise typer.Exit(1)
 
 
 def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
