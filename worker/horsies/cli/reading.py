@@ -8,34 +8,27 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias, TypeVar
 
 import typer
 
 from horsies.cli.verbs.report import NOTHING_MATCHED
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.exporting import Export, Format, export_rows, new_file
 from horsies.display.terminal import Screen, rewrite, say, say_error
 from horsies.domain.quantities import counted
-from horsies.findings.blockers import BlockedError, blockers
+from horsies.domain.states import TargetKind
+from horsies.findings.blockers import BlockedError, Blocker, blockers
 from horsies.query import TASKS, WORKFLOWS, FilterError, parse, parse_workflows
-from horsies.store.connect import DatabaseUnavailable, open_database, with_settings
+from horsies.store.connect import Database, DatabaseUnavailable, open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema
-from horsies.views import READER_SETTINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-    from datetime import datetime
-    from pathlib import Path
-    from typing import IO
-
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.domain.states import TargetKind
-    from horsies.findings.blockers import Blocker
-    from horsies.store.connect import Database
-    from horsies.views import Cursor, Page
+from horsies.views import READER_SETTINGS, Cursor, Page
 
 T = TypeVar("T")
 RowT = TypeVar("RowT")

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import typer
 
 from horsies.cli.cluster.status_chart import chart_lines, last_hour
-from horsies.cli.reading import read, understood
+from horsies.cli.reading import ReadSession, read, understood
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import ago, at_least, count_text, damage_lines, number
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted, need_action, span
 from horsies.findings import Severity
-from horsies.findings.diagnose import diagnose
+from horsies.findings.diagnose import Report, diagnose
 from horsies.query import parse_workers
-from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
+from horsies.views import (
+    ClusterStatus,
+    Liveness,
+    QueueRow,
+    TaskPoint,
+    WorkerRow,
+    cluster_status,
+    queue_rows,
+    worker_rows,
+)
 from horsies.views.queues import MOST_WAITING
 from horsies.views.reader_session import tables
 from horsies.views.row_filter import matching
 from horsies.views.workers import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-
-    from horsies.cli.reading import ReadSession
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.findings.diagnose import Report
-    from horsies.views import ClusterStatus, QueueRow, TaskPoint, WorkerRow
 
 _LATELY: Final = timedelta(hours=1)
 _SIGNS: Final = {

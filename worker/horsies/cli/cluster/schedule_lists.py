@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
-from horsies.cli.reading import read, understood
+from horsies.cli.reading import ReadSession, read, understood
 from horsies.cli.verbs.report import NOTHING_MATCHED
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import ago, damage_lines, lasting, number, state
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
@@ -23,7 +25,16 @@ from horsies.domain.schedule_times import zone_named
 from horsies.operations.schedule_targets import known_names
 from horsies.query import parse_schedules
 from horsies.store.embedded import default_place
-from horsies.views import Standing, next_runs, schedule_rows, schedule_story
+from horsies.views import (
+    NextRun,
+    ScheduleRow,
+    Schedules,
+    ScheduleStory,
+    Standing,
+    next_runs,
+    schedule_rows,
+    schedule_story,
+)
 from horsies.views.row_filter import matching_schedules
 from horsies.views.schedules import (
     NO_SCHEDULER,
@@ -35,13 +46,6 @@ from horsies.views.schedules import (
     sends,
     served_by,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from horsies.cli.reading import ReadSession
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.views import NextRun, ScheduleRow, Schedules, ScheduleStory
 
 _SIGNS: Final = {
     Standing.SCHEDULED: ("·", ".", ""),

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from horsies.views import Buckets, task_series
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from horsies.display.terminal import Screen
-    from horsies.store.connect import Connection
-    from horsies.views import TaskPoint
+from horsies.display.terminal import Screen
+from horsies.store.connect import Connection
+from horsies.views import Buckets, TaskPoint, task_series
 
 _WINDOW: Final = timedelta(hours=1)
 _STEP: Final = timedelta(minutes=1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
-from horsies.cli.reading import cursor_of, next_page, read, say_aside
+from horsies.cli.reading import ReadSession, cursor_of, next_page, read, say_aside
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import ago, damage_lines, number, short
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
 from horsies.display.payload import Masks
@@ -18,15 +20,18 @@ from horsies.operations.named_targets import operation_of, unshortened
 from horsies.query import ActivityFilter, Term
 from horsies.query.problems import UnreadableValue
 from horsies.query.values import Glob, read_moment
-from horsies.views import AuditCursor, audit_page, find_task, find_workflow, operation_page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from horsies.cli.reading import ReadSession
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.store.connect import Connection
-    from horsies.views import AuditPage, AuditRow, OperationPage, OperationRow
+from horsies.store.connect import Connection
+from horsies.views import (
+    AuditCursor,
+    AuditPage,
+    AuditRow,
+    OperationPage,
+    OperationRow,
+    audit_page,
+    find_task,
+    find_workflow,
+    operation_page,
+)
 
 _COLUMNS: Final = (
     TableColumn("WHEN", rank=5),

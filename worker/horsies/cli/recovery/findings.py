@@ -5,29 +5,23 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from horsies.cli.database import advised
-from horsies.cli.reading import read
+from horsies.cli.reading import ReadSession, read
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import ago, number, short
 from horsies.display.json_output import plain, print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table, width_of
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted, need_action, span
-from horsies.findings import Severity
-from horsies.findings.diagnose import diagnose
+from horsies.findings import Finding, Remedy, Severity
+from horsies.findings.diagnose import Report, diagnose
 from horsies.operations.named_targets import unshortened
 from horsies.views.workers import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from horsies.cli.reading import ReadSession
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.findings import Finding, Remedy
-    from horsies.findings.diagnose import Report
 
 _NAMED: Final = 5
 _ABOVE: Final = 5

@@ -7,29 +7,25 @@ import sys
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.verbs.acting import confirm, refuse_writes, require_upgraded
+from horsies.cli.verbs.options import Asked
 from horsies.cli.verbs.report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.display.json_output import print_json
 from horsies.display.terminal import say
 from horsies.domain.quantities import clock, counted
-from horsies.findings.diagnose import diagnose
+from horsies.findings.diagnose import Report, diagnose
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit_rows import require_writable
-from horsies.store.connect import open_database, with_settings
+from horsies.store.connect import Connection, Database, open_database, with_settings
+from horsies.store.isolate_bad_rows import RejectedItem
 from horsies.store.pulse import pulse_every_s, write_pulse
 from horsies.store.worker_states import UPKEEP, write_report
-
-if TYPE_CHECKING:
-    from horsies.cli.verbs.options import Asked
-    from horsies.findings.diagnose import Report
-    from horsies.store.connect import Connection, Database
-    from horsies.store.isolate_bad_rows import RejectedItem
 
 _BROKEN_OFF = "aborted: rows swept so far stay as they are; the next sweep handles the others"
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
 
-from horsies.cli.reading import cursor_of, next_page, read, read_page, say_aside, understood
+from horsies.cli.reading import Connection, cursor_of, next_page, read, read_page, say_aside, understood
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import ago, at, count_text, damage_lines, lasting, number, short, state
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time
 from horsies.display.task_report import task_report
@@ -17,16 +19,19 @@ from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.query import TaskFilter, Term, parse, task_conditions
 from horsies.query.problems import UnreadableValue
 from horsies.query.values import Glob, read_moment
-from horsies.views import Cursor, Sort, StatisticsSort, task_page, task_statistics
+from horsies.views import (
+    Cursor,
+    NameStatistics,
+    Page,
+    Sort,
+    StatisticsSort,
+    TaskRow,
+    TaskStatistics,
+    task_page,
+    task_statistics,
+)
 from horsies.views.counts import Count
 from horsies.views.workers import place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from horsies.cli.reading import Connection
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.views import NameStatistics, Page, TaskRow, TaskStatistics
 
 _TASKS: Final = (
     TableColumn("STATE"),

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import typer
 
 from horsies.cli.verbs.acting import refuse_writes
 from horsies.cli.verbs.report import INTERRUPTED, NOTHING_MATCHED
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import lasting
 from horsies.display.json_output import print_json
 from horsies.display.payload import Masks
-from horsies.display.stack_lines import innermost, is_same, lines_of
+from horsies.display.stack_lines import StackLine, innermost, is_same, lines_of
 from horsies.display.terminal import Screen, cut, rewrite, say
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
@@ -32,19 +34,9 @@ from horsies.operations.looking import (
 )
 from horsies.operations.named_targets import ambiguous_task
 from horsies.operations.target import Actor
-from horsies.store.connect import open_database, with_settings
+from horsies.store.connect import Connection, open_database, with_settings
 from horsies.views import READER_SETTINGS, Ambiguous, find_task
 from horsies.views.workers import place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.display.stack_lines import StackLine
-    from horsies.operations.looking import Answer, StackRequest
-    from horsies.store.connect import Connection
-
 
 NO_ANSWER: Final = 1
 ENDED: Final = 3

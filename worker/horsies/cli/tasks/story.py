@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
 
-from horsies.cli.reading import read, require_found
+from horsies.cli.reading import ReadSession, read, require_found
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import actions, ago, damage_lines, headline, lasting, links, state, times, titled
 from horsies.display.json_output import print_json
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_lines
 from horsies.display.task_report import detail_report, usual_words
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
-from horsies.findings.why import why_pending
+from horsies.findings.why import Why, why_pending
 from horsies.operations.named_targets import ambiguous_task
-from horsies.views import Ambiguous, task_detail
+from horsies.views import Ambiguous, Attempt, Progress, TaskDetail, task_detail
 from horsies.views.workers import place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
-    from horsies.cli.reading import ReadSession
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.findings.why import Why
-    from horsies.views import Attempt, Progress, TaskDetail
 
 _BEATS: Final = 40
 _AT_ONCE: Final = timedelta(seconds=1)

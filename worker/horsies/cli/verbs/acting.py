@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import typer
 
@@ -16,6 +17,7 @@ from horsies.cli.reading import READ_ONLY_SETTINGS, check_targets, unless_blocke
 from horsies.cli.verbs.options import Asked
 from horsies.cli.verbs.report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.cli.verbs.typed_values import ApplicationTypes
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import number
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, ask, say
@@ -24,21 +26,14 @@ from horsies.domain.masking import mask_word
 from horsies.operations.audit_rows import require_writable
 from horsies.operations.named_targets import selected
 from horsies.operations.pipeline import apply, preview
+from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.target import Actor
 from horsies.operations.undo import RENEW_EVERY_S, Hold
-from horsies.operations.verb import COMMAND_GROUPS, TYPES
-from horsies.store.connect import open_database, with_settings
+from horsies.operations.verb import COMMAND_GROUPS, TYPES, Verb
+from horsies.store.connect import Connection, Database, open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.preview import OperationOutcome, Preview
-    from horsies.operations.verb import Verb
-    from horsies.store.connect import Connection, Database
 
 _MAX_ROWS_CONFIRMED_BY_Y: Final = 20
 _CANCELLED_WITHIN_S: Final = 2.0

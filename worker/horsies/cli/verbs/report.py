@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from horsies.cli.database import advised
 from horsies.display.formatting import number, short
 from horsies.display.payload import Masks, change_texts
-from horsies.display.terminal import TableCell, TableColumn, table
+from horsies.display.terminal import Screen, TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from horsies.display.terminal import Screen
-    from horsies.operations.preview import OperationOutcome, Preview
-    from horsies.operations.target import RowOutcome, Target
+from horsies.operations.preview import OperationOutcome, Preview
+from horsies.operations.target import RowOutcome, Target
 
 ALL_APPLIED: Final = 0
 FAILED: Final = 1

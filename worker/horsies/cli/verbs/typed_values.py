@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from horsies.domain import tags
 from horsies.domain.codec import CodecError, dump_value, load_value, parse_json, to_json
@@ -12,12 +12,10 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.locate import locate_app
 from horsies.operations.edited import Arguments
 from horsies.operations.target import OperationError
+from horsies.registry import AnyTask
 from horsies.task.calls import ReturnType
 from horsies.workflow.definition import find_definition
 from horsies.workflow.signatures import output_type
-
-if TYPE_CHECKING:
-    from horsies.registry import AnyTask
 
 _OURS = frozenset({tags.WORKFLOW_CTX, tags.WORKFLOW_META})
 

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
 
 from horsies.cli.reading import read, require_found
-from horsies.cli.workflows.dag_lines import railed
+from horsies.cli.workflows.dag_lines import Railed, railed
+from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import details, headline, inconsistency, lasting, number, short, state, way_out
 from horsies.display.json_output import plain, print_json
 from horsies.display.payload import SHOWN
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.operations.named_targets import story_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-
-    from horsies.cli.workflows.dag_lines import Railed
-    from horsies.config.contexts import DatabaseChoice
-    from horsies.views import NodeView, WorkflowRow, WorkflowStory
+from horsies.views import NodeView, WorkflowRow, WorkflowStory
 
 _NAMED: Final = 3
 _COLUMNS: Final = (
