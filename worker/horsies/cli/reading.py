@@ -165,10 +165,14 @@ def read_page(
     return read(choice, role, work)
 
 
+def no_such_id(kind: str, text: str) -> str:
+    return f"no {kind} has the id {text}, or an id that begins or ends with it"
+
+
 def require_found(found: T | None, kind: str, text: str) -> T:
     """Return what was found; if nothing was, end the command."""
     if found is None:
-        say(f"no {kind} has the id {text}, or an id that begins or ends with it", stream=sys.stderr)
+        say(no_such_id(kind, text), stream=sys.stderr)
         raise typer.Exit(NOTHING_MATCHED)
     return found
 

@@ -195,19 +195,10 @@ def stack(
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
-    from horsies.cli.tasks.looking import show_stack
+    from horsies.cli.tasks.looking import LookOptions, show_stack
 
-    choice = database.choose_existing()
-    show_stack(
-        choice,
-        task_id,
-        mask or [],
-        variables=variables,
-        follow=follow,
-        reason=reason,
-        read_only=read_only,
-        as_json=as_json,
-    )
+    asked = LookOptions(database.choose_existing(), task_id, follow, reason, read_only, as_json)
+    show_stack(asked, mask or [], variables=variables)
 
 
 @app.command("logs")
@@ -229,6 +220,6 @@ def logs(
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
-    from horsies.cli.tasks.looking import show_logs
+    from horsies.cli.tasks.looking import LookOptions, show_logs
 
-    show_logs(database.choose_existing(), task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)
+    show_logs(LookOptions(database.choose_existing(), task_id, follow, reason, read_only, as_json))

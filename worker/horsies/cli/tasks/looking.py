@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 import typer
 
+from horsies.cli.reading import no_such_id
 from horsies.cli.verbs.acting import refuse_writes
 from horsies.cli.verbs.report import INTERRUPTED, NOTHING_MATCHED
 from horsies.config.contexts import DatabaseChoice
@@ -34,55 +35,106 @@ from horsies.operations.looking import (
 )
 from horsies.operations.named_targets import ambiguous_task
 from horsies.operations.target import Actor
-from horsies.store.connect import Connection, open_database, with_settings
+from horsies.store.connect import open_database, with_settings
 from horsies.views import READER_SETTINGS, Ambiguous, find_task
 from horsies.views.workers import place_of
 
 NO_ANSWER: Final = 1
 ENDED: Final = 3
+_EVERY_S: Final = 0.5
 
 
-def watch(
-    choice: DatabaseChoice,
-    text: str,
+@dataclass(frozen=True, slots=True)
+class LookOptions:
+    """The options of `tasks stack` and `tasks logs`. `task_id` may be the begin or the end of an id."""
+
+    choice: DatabaseChoice
+    task_id: str
+    follow: bool
+    reason: str | None
+    read_only: bool
+    as_json: bool
+
+
+def show_logs(asked: LookOptions) -> NoReturn:
+    """Print what the task writes; ends the command with its exit code."""
+    screen = Screen.of(sys.stdout)
+    _look(asked, "output", lambda _look, _answer, found: _print_logs(found or {}, screen), Masks())
+
+
+def show_stack(asked: LookOptions, names: list[str], *, variables: bool) -> NoReturn:
+    """Print the task's stack; ends the command with its exit code. `names`: what is hidden in local variables."""
+    _look(asked, "stack", _PrintedStack(Screen.of(sys.stdout)).show, Masks.of(names), variables=variables)
+
+
+def _look(
+    asked: LookOptions,
     kind: Literal["stack", "output"],
-    show: Callable[[StackRequest, Answer], int],
+    show: Callable[[StackRequest, Answer, Any], None],
+    masks: Masks,
     *,
-    every_s: float | None,
-    reason: str | None,
-    read_only: bool,
     variables: bool = False,
-) -> None:
-    """Ask and show, once or again and again. `show` returns the exit code, if the answer is the last one.
-
-    Raises typer.Exit.
-    """
+) -> NoReturn:
     command = "tasks stack" if kind == "stack" else "tasks logs"
     way_out = "it writes a question to the worker, and to the audit trail: use a session that may write"
-    refuse_writes(choice, command, way_out, asked=read_only)
+    refuse_writes(asked.choice, command, way_out, asked=asked.read_only)
+
+    def on_answer(look: StackRequest, answer: Answer) -> None:
+        found = masks.on(answer.found)
+        if asked.as_json:
+            print_json(_report(look, answer) | {kind: found}, on_one_line=True, is_stored=True)
+            return
+        show(look, answer, found)
+        if answer.is_last:
+            say(why_no_more(look, answer), stream=sys.stderr)
 
     async def work() -> int:
         async with (
-            open_database(choice) as database,
+            open_database(asked.choice) as database,
             database.connected(command, settings=READER_SETTINGS) as connection,
         ):
-            task_id = await _whole_id(connection, text)
-            if task_id is None:
-                say(f"no task has the id {text}, or one that begins or ends so", stream=sys.stderr)
-                return NOTHING_MATCHED
-            given = _Given(Actor.current(), variables, reason)
             async with with_settings(connection):
-                look = await look_at(connection, given.actor, task_id, kind, with_locals=variables, reason=reason)
-            return await _watch(connection, look, given, show, every_s)
+                task_id = await find_task(connection, asked.task_id)
+            if isinstance(task_id, Ambiguous):
+                raise ambiguous_task(task_id)
+            if task_id is None:
+                say(no_such_id("task", asked.task_id), stream=sys.stderr)
+                return NOTHING_MATCHED
+            actor = Actor.current()
+            given: dict[str, Any] = {"with_locals": variables, "reason": asked.reason}
+            async with with_settings(connection):
+                look = await look_at(connection, actor, task_id, kind, **given)
+            try:
+                while True:
+                    async with with_settings(connection):
+                        answer = await answer_to(connection, look)
+                        behind = await look_behind(connection, actor, look, answer, **given)
+                    if behind is not None:
+                        look = behind
+                        continue
+                    on_answer(look, answer)
+                    if answer.is_last or not asked.follow:
+                        return _exit_code(answer)
+                    await asyncio.sleep(_EVERY_S)
+                    async with with_settings(connection):
+                        await ask_again(connection, look, after=(answer.found or {}).get("last", 0))
+            finally:
+                async with with_settings(connection):
+                    await close(connection, look)
 
     try:
         raise typer.Exit(asyncio.run(work()))
     except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED if every_s is None else 0) from None
+        raise typer.Exit(0 if asked.follow else INTERRUPTED) from None
 
 
-def report(look: StackRequest, answer: Answer, name: str, found: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the object for --json."""
+def _exit_code(answer: Answer) -> int:
+    if answer.found is None and answer.holds:
+        return NO_ANSWER
+    return ENDED if answer.is_last else 0
+
+
+def _report(look: StackRequest, answer: Answer) -> dict[str, Any]:
     return {
         "now": answer.now,
         "task_id": look.task_id,
@@ -95,82 +147,10 @@ def report(look: StackRequest, answer: Answer, name: str, found: Mapping[str, An
         "holds": answer.holds,
         "silent_for": answer.silent_for,
         "answered_at": answer.at,
-        name: found,
     }
 
 
-async def _whole_id(connection: Connection, text: str) -> str | None:
-    async with with_settings(connection):
-        found = await find_task(connection, text)
-    if isinstance(found, Ambiguous):
-        raise ambiguous_task(found)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The person who looks, and the options: for a second look, at the task in the place of the first."""
-
-    actor: Actor
-    variables: bool
-    reason: str | None
-
-
-async def _watch(
-    connection: Connection,
-    look: StackRequest,
-    given: _Given,
-    show: Callable[[StackRequest, Answer], int],
-    every_s: float | None,
-) -> int:
-    try:
-        while True:
-            async with with_settings(connection):
-                answer = await answer_to(connection, look)
-                behind = await look_behind(
-                    connection, given.actor, look, answer, with_locals=given.variables, reason=given.reason
-                )
-            if behind is not None:
-                look = behind
-                continue
-            code = show(look, answer)
-            if every_s is None or answer.is_last:
-                return code
-            await asyncio.sleep(every_s)
-            known = answer.found["last"] if answer.found is not None and "last" in answer.found else 0
-            async with with_settings(connection):
-                await ask_again(connection, look, after=known)
-    finally:
-        async with with_settings(connection):
-            await close(connection, look)
-
-
-_EVERY_S: Final = 0.5
-
-
-def show_logs(
-    choice: DatabaseChoice, text: str, *, follow: bool, reason: str | None, read_only: bool, as_json: bool
-) -> None:
-    screen = Screen.of(sys.stdout)
-
-    def show(look: StackRequest, answer: Answer) -> int:
-        found = answer.found
-        if as_json:
-            print_json(report(look, answer, "output", found), on_one_line=True, is_stored=True)
-        else:
-            _print(answer, screen)
-            if answer.is_last:
-                say(why_no_more(look, answer), stream=sys.stderr)
-        if found is None and answer.holds:
-            return NO_ANSWER
-        return ENDED if answer.is_last else 0
-
-    every_s = _EVERY_S if follow else None
-    watch(choice, text, "output", show, every_s=every_s, reason=reason, read_only=read_only)
-
-
-def _print(answer: Answer, screen: Screen) -> None:
-    found = answer.found or {}
+def _print_logs(found: Mapping[str, Any], screen: Screen) -> None:
     if found.get("left_out"):
         say(screen.paint(f"{screen.glyph('…', '...')} {counted(found['left_out'], 'line')} left out", "dim"))
     for _, time, stream, line in found.get("lines", ()):
@@ -180,48 +160,22 @@ def _print(answer: Answer, screen: Screen) -> None:
         say(screen.paint("nothing written yet", "dim"), stream=sys.stderr)
 
 
-def show_stack(
-    choice: DatabaseChoice,
-    text: str,
-    names: list[str],
-    *,
-    variables: bool,
-    follow: bool,
-    reason: str | None,
-    read_only: bool,
-    as_json: bool,
-) -> None:
-    shown = PrintedStack(Masks.of(names), Screen.of(sys.stdout), as_json=as_json)
-    every_s = _EVERY_S if follow else None
-    watch(choice, text, "stack", shown.show, every_s=every_s, reason=reason, read_only=read_only, variables=variables)
-
-
-class PrintedStack:
+class _PrintedStack:
     """The output so far: a stack is printed again only if it has changed."""
 
-    def __init__(self, masks: Masks, screen: Screen, *, as_json: bool) -> None:
-        self._masks = masks
+    def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._as_json = as_json
         self._last: Mapping[str, Any] | None = None
         self._since: datetime | None = None
         self._unchanged = False
 
-    def show(self, look: StackRequest, answer: Answer) -> int:
-        """Returns the exit code, if it is the last one."""
-        stack = self._masks.on(answer.found)
-        if self._as_json:
-            print_json(report(look, answer, "stack", stack), on_one_line=True, is_stored=True)
-        elif answer.is_last:
+    def show(self, look: StackRequest, answer: Answer, stack: Any) -> None:
+        if answer.is_last:
             self._end_line()
-            say(why_no_more(look, answer), stream=sys.stderr)
         elif self._last is not None and is_same(stack, self._last):
             self._say_unchanged(answer.now)
         else:
             self._print(look, answer, stack)
-        if stack is None and answer.holds:
-            return NO_ANSWER
-        return ENDED if answer.is_last else 0
 
     def _print(self, look: StackRequest, answer: Answer, stack: Mapping[str, Any]) -> None:
         self._end_line()
