@@ -9,9 +9,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.display.json_output import plain
+from horsies.display.json_output import detail_report, plain
 from horsies.display.payload import POSITIONAL, stored_json
-from horsies.display.task_report import detail_report
 from horsies.domain.errors import HorsiesError
 from horsies.views import TaskDetail, task_detail
 from horsies_tui.clipboard import copy

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from horsies.display.task_report import usual_words
+from horsies.display.formatting import usual_words
 from horsies.domain.quantities import counted
 from horsies.domain.retry import RetryRule
 from horsies.findings.why import ReasonKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from horsies.cli.cluster.status_chart import chart_lines
+from horsies.cli.cluster.lists import chart_lines
 from horsies.display.terminal import Screen, visible
 from horsies.views import TaskPoint
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -17,11 +17,10 @@ from horsies.cli.options import DebugOption, JsonOption, debugging
 from horsies.display.terminal import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from horsies.config.contexts import DatabaseChoice
     from horsies.demo.opening import Demo, DemoEvent
-    from horsies.demo.tally import DemoTally
 
 _HEADLESS_S: Final = 20.0
 _MAX_RECALLED: Final = 12
@@ -58,15 +57,15 @@ def demo(
     _end_cleanly_by_signal()
     if without_console is None:
         say("a PostgreSQL and a shop with two workers are starting …", stream=sys.stderr)
-        _show(Demo(keep=keep, processes=processes, on_line=lambda line: None))
+        _show(Demo(keep=keep, processes=processes, on_line=lambda _line: None))
     if without_console:
         say(f"{without_console}, so this is the demo without the console", stream=sys.stderr)
-    told = Demo(keep=keep, processes=processes, on_line=(lambda line: None) if as_json else _print_line)
-    _run(told, for_s or _HEADLESS_S, as_json=as_json)
+    on_line: Callable[[DemoEvent], None] = (lambda _line: None) if as_json else lambda line: say(_shown(line))
+    _run(Demo(keep=keep, processes=processes, on_line=on_line), for_s or _HEADLESS_S, as_json=as_json)
 
 
 def _why_no_console(*, asked: bool) -> str | None:
-    """Return why it cannot be opened, empty if the user asked for no console; None if it can."""
+    """Return why the console cannot be opened, empty if the user asked for none; None if it can."""
     if asked:
         return ""
     if find_spec("horsies_tui") is None or find_spec("textual") is None:
@@ -77,7 +76,7 @@ def _why_no_console(*, asked: bool) -> str | None:
 
 
 def _show(demo: Demo) -> NoReturn:
-    """The console on the running demo. By name, because the engine must work, and be checked, without it."""
+    """Open the console on the running demo. By name, because the engine must work, and be checked, without it."""
     from horsies.config.contexts import config_path, read_config_file
 
     file = read_config_file(config_path(os.environ))
@@ -92,7 +91,9 @@ def _show(demo: Demo) -> NoReturn:
             debug=debugging.on,
         )
         code = launch.run(options)
-    say(*_recap(demo), *_farewell(demo), stream=sys.stderr)
+    # The cause of each row that was on the screen.
+    happened = [f"  {_shown(line)}" for line in demo.lines[-_MAX_RECALLED:]]
+    say(*(["what happened in the shop:", *happened, ""] if happened else []), *_farewell(demo), stream=sys.stderr)
     raise typer.Exit(code)
 
 
@@ -100,16 +101,28 @@ def _run(demo: Demo, seconds: float, *, as_json: bool) -> None:
     import asyncio
 
     from horsies.demo.tally import tally
-    from horsies.display.json_output import print_json
+    from horsies.display.json_output import plain, print_json
 
     with demo:
         demo.wait()
         time.sleep(seconds)
         found = asyncio.run(tally(_choice(demo)))
     if as_json:
-        print_json({"seconds": seconds, **_report(demo, found)})
+        directory = str(demo.directory) if demo.keep else None
+        print_json({"seconds": seconds, "directory": directory, **plain(found), "story": demo.lines})
         return
-    say(*_summary_lines(found), "", *_farewell(demo))
+    counts = {
+        "tasks": found.states,
+        "workflows": found.workflows,
+        "queues": found.queues,
+        "errors": found.errors,
+        "stuck": found.findings,
+        "schedules": found.schedules,
+    }
+    say("")
+    for name, values in counts.items():
+        say(f"{name:<11}{', '.join(f'{count} {what}' for what, count in values.items()) or 'none'}")
+    say("", *_farewell(demo))
 
 
 def _choice(demo: Demo) -> DatabaseChoice:
@@ -120,49 +133,8 @@ def _choice(demo: Demo) -> DatabaseChoice:
     return DatabaseChoice(url, "made by `horsies demo`", Context("demo", url, colour="green"))
 
 
-def _print_line(line: DemoEvent) -> None:
-    say(_shown(line))
-
-
 def _shown(line: DemoEvent) -> str:
     return f"{int(line.at_s) // 60}:{int(line.at_s) % 60:02}  {line.text}"
-
-
-def _recap(demo: Demo) -> Sequence[str]:
-    """The cause of each row that was on the screen."""
-    lines = demo.lines[-_MAX_RECALLED:]
-    return ["what happened in the shop:", *(f"  {_shown(line)}" for line in lines), ""] if lines else []
-
-
-def _report(demo: Demo, found: DemoTally) -> dict[str, Any]:
-    return {
-        "directory": str(demo.directory) if demo.keep else None,
-        "states": found.states,
-        "workflows": found.workflows,
-        "queues": found.queues,
-        "errors": found.errors,
-        "paused": found.paused,
-        "workers": found.workers,
-        "findings": found.findings,
-        "schedules": found.schedules,
-        "story": demo.lines,
-    }
-
-
-def _summary_lines(found: DemoTally) -> Sequence[str]:
-    counts = {
-        "tasks": found.states,
-        "workflows": found.workflows,
-        "queues": found.queues,
-        "errors": found.errors,
-        "stuck": found.findings,
-        "schedules": found.schedules,
-    }
-    return ["", *(f"{name:<11}{_listed(values)}" for name, values in counts.items())]
-
-
-def _listed(counts: Any) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
 
 
 def _farewell(demo: Demo) -> Sequence[str]:
@@ -186,7 +158,7 @@ def _farewell(demo: Demo) -> Sequence[str]:
 
 
 def _end_cleanly_by_signal() -> None:
-    """Exit at a signal: by default SIGTERM would end this process at once and leave the demo's files."""
+    """Exit cleanly at a signal: by default SIGTERM would end this process at once and leave the demo's files."""
 
     def end(number: int, _frame: object) -> NoReturn:
         sys.exit(128 + number)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.display.terminal import TableCell
 from horsies.domain.damage import Damaged, damaged_fields, plain_stored
 from horsies.domain.plain_text import clean
-from horsies.domain.quantities import span
+from horsies.domain.quantities import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from datetime import timedelta
 
     from horsies.display.terminal import Screen
-    from horsies.views import AuditRow, Count, NodeView
+    from horsies.views import AuditRow, Count, NodeView, Usual
 
 
 _STATES: Final = {
@@ -44,9 +43,13 @@ _END: Final = 8
 
 
 def state(name: str, screen: Screen, more: str = "") -> TableCell:
-    """Glyph and word: the colour adds no information."""
-    unicode, ascii_only, style = _STATES.get(name, ("?", "?", ""))
-    return TableCell(f"{screen.glyph(unicode, ascii_only)} {name.lower()}{more}", style)
+    return marked(_STATES.get(name, ("?", "?", "")), f"{name.lower()}{more}", screen)
+
+
+def marked(sign: tuple[str, str, str], text: str, screen: Screen) -> TableCell:
+    """Return a text after its sign: a glyph, the same in ASCII, and a colour, which adds no information."""
+    unicode, ascii_only, style = sign
+    return TableCell(f"{screen.glyph(unicode, ascii_only)} {text}", style)
 
 
 def short(task_id: str, screen: Screen) -> str:
@@ -64,6 +67,12 @@ def lasting(length: timedelta | None) -> str:
     if seconds < 0.1:
         return f"{int(seconds * 1000)}ms"
     return f"{int(seconds * 10) / 10:.1f}s" if seconds < 10 else span(seconds)
+
+
+def usual_words(usual: Usual) -> str:
+    """Return, for example, `1m10s, 95 % of 214 runs within 3m05s`."""
+    p50, p95 = (lasting(timedelta(seconds=seconds)) for seconds in (usual.p50_s, usual.p95_s))
+    return f"{p50}, 95 % of {counted(usual.runs, 'run')} within {p95}"
 
 
 def ago(moment: datetime | None, now: datetime) -> str:

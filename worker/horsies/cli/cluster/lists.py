@@ -1,18 +1,18 @@
-"""`horsies workers ls`, `horsies queues ls` and `horsies status`."""
+"""`horsies workers ls`, `horsies queues ls` and `horsies status` with its chart, which plotext draws."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any, Final
 
 import typer
 
-from horsies.cli.cluster.status_chart import chart_lines, last_hour
 from horsies.cli.reading import ReadSession, read, understood
 from horsies.config.contexts import DatabaseChoice
-from horsies.display.formatting import ago, at_least, count_text, damage_lines, number
+from horsies.display.formatting import ago, at_least, count_text, damage_lines, marked, number
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
@@ -21,6 +21,7 @@ from horsies.findings import Severity
 from horsies.findings.diagnose import Report, diagnose
 from horsies.query import parse_workers
 from horsies.views import (
+    Buckets,
     ClusterStatus,
     Liveness,
     QueueRow,
@@ -28,6 +29,7 @@ from horsies.views import (
     WorkerRow,
     cluster_status,
     queue_rows,
+    task_series,
     worker_rows,
 )
 from horsies.views.queues import MOST_WAITING
@@ -36,6 +38,14 @@ from horsies.views.row_filter import matching
 from horsies.views.workers import name_of
 
 _LATELY: Final = timedelta(hours=1)
+"""The time in which a worker that is gone is still listed, and that of the chart."""
+_STEP: Final = timedelta(minutes=1)
+_CHART_WIDTH: Final = 100
+_LEAST_CHART_WIDTH: Final = 40
+_CHART_HEIGHT: Final = 12
+_ASCII: Final = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")
+_LEAST_PART: Final = 0.5
+"""Of a minute: the rate of a few seconds says nothing."""
 _SIGNS: Final = {
     Liveness.ALIVE: ("●", "*", "green"),
     Liveness.DRAINING: ("◐", "o", "cyan"),
@@ -81,12 +91,11 @@ def list_workers(choice: DatabaseChoice, text: str, *, everyone: bool, as_json: 
     workers = matching(wanted, known, now)
     if as_json:
         print_json({"now": now, "filter": wanted.text, "workers": workers})
-        return
-    if known and not workers:
+    elif known and not workers:
         hint = "`horsies workers ls` shows them all, --filter-help explains filters"
         say(f"no worker of {number(len(known))} matches {wanted.text}", hint)
-        return
-    say(*_worker_lines(workers, now, Screen.of(sys.stdout)))
+    else:
+        say(*_worker_lines(workers, now, Screen.of(sys.stdout)))
 
 
 def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
@@ -96,15 +105,16 @@ def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
     queues, now = read(choice, "queues ls", work)
     if as_json:
         print_json({"now": now, "queues": queues})
-        return
-    say(*_queue_lines(queues, now, Screen.of(sys.stdout)))
+    else:
+        say(*_queue_lines(queues, now, Screen.of(sys.stdout)))
 
 
 def show_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
     async def work(session: ReadSession) -> tuple[str, ClusterStatus, Report, tuple[TaskPoint, ...]]:
         conn = session.connection
         cluster, report = await cluster_status(conn), await diagnose(conn)
-        return session.label, cluster, report, await last_hour(conn, cluster.now) if chart else ()
+        points = await task_series(conn, Buckets.until(cluster.now, _LATELY, _STEP)) if chart else ()
+        return session.label, cluster, report, points
 
     label, cluster, report, points = read(choice, "status", work)
     if as_json:
@@ -126,11 +136,10 @@ def _worker_lines(workers: Sequence[WorkerRow], now: datetime, screen: Screen) -
 
 
 def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[TableCell | str]:
-    unicode, ascii_only, style = _SIGNS[worker.liveness]
     told = worker.snapshot
     memory = None if told is None or told.memory_mb is None else told.memory_mb + (told.children_memory_mb or 0.0)
     return [
-        TableCell(f"{screen.glyph(unicode, ascii_only)} {worker.liveness}", style),
+        marked(_SIGNS[worker.liveness], worker.liveness, screen),
         name_of(worker.id),
         span(worker.silent_s),
         number(worker.running),
@@ -250,3 +259,39 @@ def _troubles(report: Report, screen: Screen) -> Iterator[str]:
             more = "+" if finding.at_least else ""
             count = f" {screen.glyph('×', 'x')}{number(finding.count)}{more}" if finding.count > 1 else ""
             yield f"  {screen.glyph('▲', '!')} {clean(finding.what)}{count}: {clean(finding.evidence)}"
+
+
+def chart_lines(points: Sequence[TaskPoint], screen: Screen) -> list[str]:
+    """Two charts; without any task, one sentence."""
+    whole = [point for point in points if point.seconds >= _LEAST_PART * _STEP.total_seconds()]
+    if all(point.waiting is None for point in whole):
+        return ["", "nothing to draw: no task was sent in the last hour"]
+    rates = {"ended/s": [point.ended_per_s for point in whole], "failed/s": [point.failed_per_s for point in whole]}
+    waiting = {"waiting": [point.waiting for point in whole]}
+    return ["", *_chart(rates, screen), "", *_chart(waiting, screen), "minutes until now"]
+
+
+def _chart(curves: dict[str, list[float | None]], screen: Screen) -> list[str]:
+    """plotext takes 0.1 to 0.2 s to import, so only this command does."""
+    plotext: Any = import_module("plotext")
+    figure = plotext.figure
+    plotext.terminal.limit(False, False)  # in a pipe there is no terminal whose size would be the limit
+    figure.clear.all()
+    figure.plot_size(max(min(screen.width or _CHART_WIDTH, _CHART_WIDTH), _LEAST_CHART_WIDTH), _CHART_HEIGHT)
+    top = max((value for values in curves.values() for value in values if value is not None), default=0.0)
+    figure.ruler("y").lim(0, top or 1)
+    figure.ruler("x").lim(1 - _LATELY // _STEP, 0)
+    for name, values in curves.items():
+        known = [(place, value) for place, value in enumerate(values, 1 - len(values)) if value is not None]
+        if not known:
+            continue
+        places, heights = zip(*known, strict=True)
+        signal = figure.signal(list(places), list(heights), marker="braille" if screen.unicode else "*")
+        signal.label(name)
+        signal.lines()
+        for at in range(1, len(places)):
+            if places[at] - places[at - 1] > 1:
+                signal.line(at, active=False)  # a gap stays a gap
+        figure.draw(signal)
+    text = screen.adopt(figure.build().string(colorless=not screen.colour))
+    return (text if screen.unicode else text.translate(_ASCII)).split("\n")

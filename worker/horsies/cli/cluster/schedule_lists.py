@@ -16,7 +16,7 @@ import typer
 from horsies.cli.reading import ReadSession, read, understood
 from horsies.cli.verbs.report import NOTHING_MATCHED
 from horsies.config.contexts import DatabaseChoice
-from horsies.display.formatting import ago, damage_lines, lasting, number, state
+from horsies.display.formatting import ago, damage_lines, lasting, marked, number, state
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
@@ -153,9 +153,9 @@ def _list_lines(found: list[ScheduleRow], known: Schedules, text: str, screen: S
 
 def _schedule(row: ScheduleRow, now: datetime, screen: Screen) -> list[TableCell | str]:
     standing, last = row.standing(now), row.last
-    unicode, ascii_only, style = _SIGNS[standing]
+    sign = marked(_SIGNS[standing], standing, screen)
     return [
-        TableCell(f"{screen.glyph(unicode, ascii_only)} {standing}", style),
+        sign,
         row.name,
         sends(row.definition),
         "" if row.definition is None else row.definition.words,
@@ -165,7 +165,7 @@ def _schedule(row: ScheduleRow, now: datetime, screen: Screen) -> list[TableCell
         "" if last is None else lasting(last.duration(now)),
         number(row.run_count),
         "".join(state(run.state, screen).text[0] for run in reversed(row.runs)),
-        TableCell(note(row, now, lasting), style),
+        TableCell(note(row, now, lasting), sign.style),
     ]
 
 

@@ -89,15 +89,15 @@ def _headline(found: Examination) -> str:
 
 def _lines(found: Examination, screen: Screen) -> Iterator[str]:
     """A line each; evidence and remedy go on below themselves where the terminal is narrow."""
+    from horsies.display.formatting import marked
     from horsies.domain.plain_text import clean
 
     margin = _VERDICT + _NAME
     width = None if screen.width is None else max(screen.width - margin, 30)
     for line in found.lines:
-        unicode, ascii_only, style = _MARKS[line.verdict]
-        mark = screen.paint(f"{screen.glyph(unicode, ascii_only)} {line.verdict:<{_VERDICT - 2}}", style)
+        mark = marked(_MARKS[line.verdict], f"{line.verdict:<{_VERDICT - 2}}", screen)
         text: list[str] = [clean(line.evidence)] if width is None else wrap(clean(line.evidence), width)
         if line.remedy is not None:
             text.append(f"{screen.glyph('→', '->')} {clean(line.remedy)}")
-        yield f"{mark}{line.check:<{_NAME}}  {text[0]}"
+        yield f"{screen.paint(mark.text, mark.style)}{line.check:<{_NAME}}  {text[0]}"
         yield from (f"{' ' * margin}  {more}" for more in text[1:])

@@ -13,7 +13,7 @@ from typing import Any, Final
 from horsies.cli.database import advised
 from horsies.cli.reading import ReadSession, read
 from horsies.config.contexts import DatabaseChoice
-from horsies.display.formatting import ago, number, short
+from horsies.display.formatting import ago, marked, number, short
 from horsies.display.json_output import plain, print_json
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table, width_of
 from horsies.domain.plain_text import clean
@@ -153,10 +153,9 @@ def _when(in_seconds: float | None) -> str:
 
 
 def _cells(finding: Finding, report: Report, screen: Screen) -> list[TableCell | str]:
-    unicode, ascii_only, style = _MARKS[finding.prediction.severity]
     when = _when(finding.prediction.in_seconds)
     return [
-        TableCell(f"{screen.glyph(unicode, ascii_only)} {finding.kind.name}", style),
+        marked(_MARKS[finding.prediction.severity], finding.kind.name, screen),
         name_of(finding.name) if finding.target_kind == "worker" else finding.name,
         f"{number(finding.count)}{'+' if finding.at_least else ''}",
         _id(finding, screen),

@@ -9,10 +9,20 @@ from typing import Final
 
 from horsies.cli.reading import ReadSession, read, require_found
 from horsies.config.contexts import DatabaseChoice
-from horsies.display.formatting import actions, ago, damage_lines, headline, lasting, links, state, times, titled
-from horsies.display.json_output import print_json
+from horsies.display.formatting import (
+    actions,
+    ago,
+    damage_lines,
+    headline,
+    lasting,
+    links,
+    state,
+    times,
+    titled,
+    usual_words,
+)
+from horsies.display.json_output import detail_report, print_json
 from horsies.display.payload import ALL, POSITIONAL, SHOWN, Masks, stored_lines
-from horsies.display.task_report import detail_report, usual_words
 from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.findings.why import Why, why_pending
