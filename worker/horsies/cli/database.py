@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from horsies.cli.options import ApplicationOption, ContextOption, DatabaseUrlOption, DebugOption, option_parameter
+from horsies.cli.options import (
+    ApplicationOption,
+    ContextOption,
+    DatabaseUrlOption,
+    DebugOption,
+    invalid,
+    option_parameter,
+)
 from horsies.display.terminal import ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
@@ -126,7 +133,7 @@ def only_module(argument: str | None, option: str | None) -> str:
     named = {name for name in (argument, option) if name is not None}
     if len(named) == 1:
         return named.pop()
-    raise _invalid(
+    raise invalid(
         f"two modules are named: {argument} and {option}" if named else "no module is named",
         "name the application, for example shop.tasks:app",
     )
@@ -204,7 +211,7 @@ def confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
     if context is None:
         return
     if context.read_only:
-        raise _invalid(
+        raise invalid(
             f"context {context.shown_name!r} is read-only, so `horsies db {command}` will not change it",
             "use --dry-run to see what it would do, or another context that may write",
         )
@@ -221,7 +228,7 @@ def _confirm_service(choice: DatabaseChoice) -> None:
     if context is None:
         return
     if context.read_only:
-        raise _invalid(
+        raise invalid(
             f"context {context.shown_name!r} is read-only, and a worker or a scheduler writes",
             "name another context, or the database that the application is configured for by naming none",
         )
@@ -234,8 +241,4 @@ def _ask_for_the_name(context: Context, help_text: str) -> None:
     typed = ask(f"{name} is a production database ({label}). Type its name to continue:")
     if typed.strip() != context.name:
         why = "that is not the name" if typed else "there is no terminal to type the name in"
-        raise _invalid(f"nothing was changed: {why}", help_text)
-
-
-def _invalid(message: str, help_text: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)
+        raise invalid(f"nothing was changed: {why}", help_text)

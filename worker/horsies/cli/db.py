@@ -13,8 +13,9 @@ from horsies.cli.options import JsonOption, YesOption
 from horsies.display.terminal import say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from horsies.config.contexts import DatabaseChoice
-    from horsies.store.schema import Migration
 
 app = typer.Typer(name="db", help="Create, inspect, upgrade and prune the database.", no_args_is_help=True)
 
@@ -81,14 +82,10 @@ async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> Non
                 say(*statements.split("\n"))
                 return
             applied = await (create if command == "init" else upgrade)(connection)
-        say(*_done(applied, database.label))
-
-
-def _done(applied: list[Migration], label: str) -> list[str]:
-    if not applied:
-        return [f"nothing to do: the schema in {label} is current"]
-    steps = (f"  {migration.version:03d} {migration.name}" for migration in applied)
-    return [*steps, f"the schema in {label} is ready"]
+        for migration in applied:
+            say(f"  {migration.version:03d} {migration.name}")
+        ready = f"the schema in {database.label} is ready"
+        say(ready if applied else f"nothing to do: the schema in {database.label} is current")
 
 
 @app.command()
@@ -138,20 +135,18 @@ async def _status(choice: DatabaseChoice) -> dict[str, Any]:
         }
 
 
-def _status_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
-    lines = [
-        ("database", report["database"]),
-        ("chosen", report["reason"]),
-        *(("not used", f"{other['database']}: {other['reason']}") for other in report["not_used"]),
-        ("server", f"{report['server']}, connected as {report['user']}"),
-        ("schema", report["schema"]["detail"]),
-    ]
+def _status_lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "database", report["database"]
+    yield "chosen", report["reason"]
+    for other in report["not_used"]:
+        yield "not used", f"{other['database']}: {other['reason']}"
+    yield "server", f"{report['server']}, connected as {report['user']}"
     if report["embedded_directory"]:
-        lines.insert(-1, ("files", f"{report['embedded_directory']}; the server runs only while something uses it"))
+        yield "files", f"{report['embedded_directory']}; the server runs only while something uses it"
+    yield "schema", report["schema"]["detail"]
     if report["read_only"]:
-        lines.append(("access", "read-only: this context never writes"))
-    lines.append(("order", ", then ".join(report["order"])))
-    return lines
+        yield "access", "read-only: this context never writes"
+    yield "order", ", then ".join(report["order"])
 
 
 @app.command()
@@ -213,14 +208,13 @@ async def _prune(choice: DatabaseChoice, given: dict[str, float | None], *, dry_
         }
 
 
-def _prune_lines(report: dict[str, Any]) -> list[str]:
+def _prune_lines(report: dict[str, Any]) -> Iterator[str]:
     verb = "would be deleted" if report["dry_run"] else "deleted"
     whose = f"worker {report['settings_from']}" if report["settings_from"] else "defaults"
     kept = ", ".join(f"{name.replace('_', '-')} {_span(age)}" for name, age in report["older_than_s"].items())
-    lines = [f"in {report['database']}; kept: {kept} ({whose}, then --older-than)"]
-    lines += [f"{table:<16}{rows:>12,} {verb}" for table, rows in report["rows"].items()]
-    lines += [f"not deleted: {refused['row']}: {refused['error']}" for refused in report.get("refused", ())]
-    return lines
+    yield f"in {report['database']}; kept: {kept} ({whose}, then --older-than)"
+    yield from (f"{table:<16}{rows:>12,} {verb}" for table, rows in report["rows"].items())
+    yield from (f"not deleted: {refused['row']}: {refused['error']}" for refused in report.get("refused", ()))
 
 
 def _age(text: str) -> tuple[str, float | None]:

@@ -11,9 +11,8 @@ from typing import Annotated, Final
 
 import typer
 
-from horsies.cli.options import DebugOption
+from horsies.cli.options import DebugOption, invalid
 from horsies.display.terminal import say
-from horsies.domain.errors import ConfigurationError, ErrorCode
 
 FILES: Final = {
     "NAME.py": "module.py",
@@ -41,11 +40,19 @@ def new(
     Nothing that exists is changed. Without a database of yours it uses an embedded one.
     """
     _require_valid(name)
-    directory = Path(name)
-    _write(directory, name)
+    directory, contents = Path(name), _contents(name)
+    try:
+        directory.mkdir(exist_ok=True)
+        if any(directory.iterdir()):
+            raise invalid(f"{directory.absolute()} is not empty", "name another directory, or move it away")
+        for path, text in contents.items():
+            with (directory / path).open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise invalid(f"cannot make {directory.absolute()}: {error.strerror}", "name another place or name") from error
     say(
         f"made {directory.absolute()}",
-        *(f"  {path}" for path in sorted(_contents(name))),
+        *(f"  {path}" for path in sorted(contents)),
         "next:",
         f"  cd {name} && pytest",
         f"  horsies worker {name}:app --reload --with-scheduler",
@@ -56,13 +63,12 @@ def new(
 def _require_valid(name: str) -> None:
     """Refuse a name that cannot be a module, a systemd user, a service and a database, or is one already."""
     if not _VALID.fullmatch(name):
-        raise _refused(
-            f"{name!r} cannot be the name of a module", "take lower-case letters, digits and _: for example web_shop"
-        )
+        help_text = "use lower-case letters, digits and _, for example web_shop"
+        raise invalid(f"{name!r} cannot be the name of a module", help_text)
     if keyword.iskeyword(name) or keyword.issoftkeyword(name):
-        raise _refused(f"{name!r} is a word of Python's own", f"choose another: {name}_tasks")
+        raise invalid(f"{name!r} is a word of Python's own", f"choose another: {name}_tasks")
     if name in _TAKEN or name.startswith("test_") or importlib.util.find_spec(name) is not None:
-        raise _refused(f"{name!r} is the name of another module", f"choose another: my_{name}")
+        raise invalid(f"{name!r} is the name of another module", f"choose another: my_{name}")
 
 
 def _contents(name: str) -> dict[str, str]:
@@ -75,7 +81,7 @@ def _contents(name: str) -> dict[str, str]:
 
 
 def _requirement(extra: str = "") -> str:
-    """This installation as a requirement, with the place that it came from: an index would have to know the name."""
+    """Return this installation as a requirement, with the place that it came from, which no index needs to know."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     import horsies
@@ -90,20 +96,3 @@ def _requirement(extra: str = "") -> str:
     if version_control is not None:
         url = f"{version_control['vcs']}+{url}@{version_control['commit_id']}"
     return f"{_DISTRIBUTION}{extra} @ {url}"
-
-
-def _write(directory: Path, name: str) -> None:
-    """The directory is made by this command, or was empty: so no file can be overwritten."""
-    try:
-        directory.mkdir(exist_ok=True)
-        if any(directory.iterdir()):
-            raise _refused(f"{directory.absolute()} is not empty", "name another directory, or move it away")
-        for path, text in _contents(name).items():
-            with (directory / path).open("x", encoding="utf-8") as file:
-                file.write(text)
-    except OSError as error:
-        raise _refused(f"cannot make {directory.absolute()}: {error.strerror}", "name another place or name") from error
-
-
-def _refused(message: str, help_text: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)

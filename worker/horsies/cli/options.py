@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from horsies.display.terminal import say
+from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.plain_text import clean
 
 
@@ -28,11 +29,8 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-class ExportFormat(StrEnum):
-    """The values of horsies.display.exporting, which this module cannot import: `--help` must be quick."""
-
-    CSV = "csv"
-    JSONL = "jsonl"
+# The values of horsies.display.exporting, which this module cannot import: `--help` must be quick.
+ExportFormat = StrEnum("ExportFormat", ["CSV", "JSONL"])
 
 
 @dataclass(slots=True)
@@ -48,6 +46,10 @@ debugging = Debugging()
 def _set_debugging(value: bool) -> bool:
     debugging.on = debugging.on or value
     return value
+
+
+def invalid(message: str, help_text: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)
 
 
 def option_parameter(name: str, kind: Any, default: Any) -> Parameter:

@@ -46,7 +46,7 @@ _MARKS: Final = {
 
 
 def list_findings(choice: DatabaseChoice, *, why: bool, doctor: bool, as_json: bool) -> None:
-    """`doctor`: with what an examination of the database finds, which takes some tenths of a second."""
+    """Print the recovery report. `doctor`: examine the database, too, which takes some tenths of a second."""
 
     async def work(session: ReadSession) -> tuple[str, Report]:
         return session.label, await diagnose(session.connection)
@@ -59,9 +59,8 @@ def list_findings(choice: DatabaseChoice, *, why: bool, doctor: bool, as_json: b
         report = report.with_more(database_findings(asyncio.run(examined(choice, None))[1]))
     if as_json:
         print_json(plain(report) | {"database": label, "findings": [_as_json(finding) for finding in report.findings]})
-        return
-    screen = Screen.of(sys.stdout)
-    say(*_lines(report, screen, why=why))
+    else:
+        say(*_lines(report, Screen.of(sys.stdout), why=why))
 
 
 def _as_json(finding: Finding) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
 
 
 def _findings(report: Report, screen: Screen) -> Iterator[str]:
-    """One line each if the width is sufficient, otherwise a few."""
+    """Yield one line for each finding if the terminal is wide enough, otherwise a few."""
     cells = [_cells(finding, report, screen) for finding in report.findings]
     whole = table(_COLUMNS, cells, replace(screen, width=None))
     if screen.width is None or max(width_of(line) for line in table(_COLUMNS, cells, Screen())) <= screen.width:
@@ -117,8 +116,8 @@ def _findings(report: Report, screen: Screen) -> Iterator[str]:
 
 def _headline(report: Report) -> str:
     notes = report.count(Severity.NOTE)
-    handled = report.count(Severity.HANDLED)
-    parts = [need_action(report.count(Severity.NEEDS_ACTION)), f"{handled} will be handled by the system"]
+    parts = [need_action(report.count(Severity.NEEDS_ACTION))]
+    parts.append(f"{report.count(Severity.HANDLED)} will be handled by the system")
     parts += [f"{notes} for information"] if notes else []
     return ", ".join([*parts, _next_sweep(report)])
 
@@ -145,38 +144,27 @@ def _rules(report: Report, screen: Screen) -> Iterator[str]:
             yield screen.paint(f"{sweep.rule} silent for {after}: swept every {every}, {last}, {on}", "dim")
 
 
-def _when(in_seconds: float | None) -> str:
-    """A sweep may come later, if its worker has just died."""
-    if in_seconds is None:
-        return ""
-    return f" in {span(in_seconds)}" if in_seconds > 0 else " at the next sweep"
-
-
 def _cells(finding: Finding, report: Report, screen: Screen) -> list[TableCell | str]:
-    when = _when(finding.prediction.in_seconds)
+    # Several ids are in the commands of --why.
+    is_one_task = finding.target_kind == "task" and finding.count == 1
+    in_seconds = finding.prediction.in_seconds
+    # A sweep may come later, if its worker has just died.
+    when = "" if in_seconds is None else f" in {span(in_seconds)}" if in_seconds > 0 else " at the next sweep"
+    verbs = (one.verb if one.target_kind == "task" else f"{one.verb} the {one.target_kind}" for one in finding.remedies)
     return [
         marked(_MARKS[finding.prediction.severity], finding.kind.name, screen),
         name_of(finding.name) if finding.target_kind == "worker" else finding.name,
         f"{number(finding.count)}{'+' if finding.at_least else ''}",
-        _id(finding, screen),
+        short(finding.ids[0], screen) if is_one_task else "",
         ago(finding.since, report.now),
         finding.evidence,
         f"{finding.prediction.action}{when}",
-        ", ".join(_verb(remedy) for remedy in finding.remedies),
+        ", ".join(verbs),
     ]
 
 
-def _id(finding: Finding, screen: Screen) -> str:
-    """The id of a single task; several are in the commands of --why."""
-    return short(finding.ids[0], screen) if finding.target_kind == "task" and finding.count == 1 else ""
-
-
-def _verb(remedy: Remedy) -> str:
-    return remedy.verb if remedy.target_kind == "task" else f"{remedy.verb} the {remedy.target_kind}"
-
-
 def _command(remedy: Remedy, screen: Screen) -> str:
-    """The command of the remedy; of many tasks the first few, and how to get the others."""
+    """Return the command of the remedy, for the first few of many tasks."""
     ids = [unshortened(short(one, screen)) if remedy.target_kind == "task" else clean(one) for one in remedy.ids]
     options = [word for name, value in remedy.options.items() for word in (f"--{name}", clean(value))]
     command = advised(shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED], *options]))

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import typer
@@ -23,30 +22,16 @@ from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit_rows import require_writable
 from horsies.store.connect import Connection, Database, open_database, with_settings
-from horsies.store.isolate_bad_rows import RejectedItem
 from horsies.store.pulse import pulse_every_s, write_pulse
 from horsies.store.worker_states import UPKEEP, write_report
 
 _BROKEN_OFF = "aborted: rows swept so far stay as they are; the next sweep handles the others"
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    tasks: Recovered = field(default_factory=Recovered)
-    workflows: Reconciled = field(default_factory=Reconciled)
-
-    @property
-    def refused(self) -> tuple[RejectedItem[str], ...]:
-        return self.tasks.refused + self.workflows.refused
-
-    def report(self) -> dict[str, Any]:
-        return self.tasks.report() | self.workflows.report()
-
-
 def sweep(asked: Asked) -> NoReturn:
     if not asked.dry_run:
         refuse_writes(asked.choice, asked.command, asked=asked.read_only)
-    done: _Done | None = None
+    done: tuple[Recovered, Reconciled] | None = None
     with asyncio.Runner() as runner:
         held = AsyncExitStack()
         try:
@@ -63,6 +48,8 @@ def sweep(asked: Asked) -> NoReturn:
             raise typer.Exit(INTERRUPTED) from None
         finally:
             runner.run(held.aclose())
+    tasks, workflows = done or (Recovered(), Reconciled())
+    refused = tasks.refused + workflows.refused
     result: dict[str, Any] = {
         "database": database.label,
         "dry_run": asked.dry_run,
@@ -70,13 +57,21 @@ def sweep(asked: Asked) -> NoReturn:
         "spared_runs": counts["spared_runs"],
         "spared_claims": counts["spared_claims"],
         "spared_until": report.spared and report.spared.until,
-        **(counts if asked.dry_run else (done or _Done()).report()),
+        **(counts if asked.dry_run else tasks.report() | workflows.report()),
     }
     if asked.as_json:
         print_json(result)
+    elif done is None:
+        say(*_would(counts, report, database.label))
     else:
-        say(*(_would(counts, report, database.label) if done is None else _did(done, counts, report)))
-    raise typer.Exit(SOME_REFUSED if done is not None and done.refused else ALL_APPLIED)
+        repairs = f"{counted(workflows.repairs, 'repair')} in {counted(workflows.workflows, 'workflow')}"
+        say(
+            f"{tasks.requeued} put back into the queue, {tasks.retried} tried again, {tasks.failed} failed as"
+            f" WORKER_CRASHED, {tasks.expired} expired, {repairs}",
+            *(f"refused: {one.item}: {one.error}" for one in refused),
+            *_spared(counts, report),
+        )
+    raise typer.Exit(SOME_REFUSED if refused else ALL_APPLIED)
 
 
 async def _preview(database: Database, asked: Asked) -> tuple[Report, dict[str, int]]:
@@ -107,13 +102,12 @@ async def _counts(connection: Connection, report: Report) -> dict[str, int]:
     return due | {"workflows": len(workflows)} | spared
 
 
-async def _sweep(database: Database, report: Report) -> _Done:
+async def _sweep(database: Database, report: Report) -> tuple[Recovered, Reconciled]:
     async with database.connected("recovery run") as connection:
         recovered = await recover(connection, report.settings)
         reconciled = await reconcile_all(connection, report.settings.crashed_worker_recovery_grace_ms)
-        done = _Done(recovered, reconciled)
-        await write_report(connection, UPKEEP, None, done.report())
-        return done
+        await write_report(connection, UPKEEP, None, recovered.report() | reconciled.report())
+        return recovered, reconciled
 
 
 def _would(counts: dict[str, int], report: Report, label: str) -> list[str]:
@@ -134,15 +128,5 @@ def _spared(counts: dict[str, int], report: Report) -> list[str]:
         return []
     what = ", ".join(counted(count, noun) for count, noun in ((runs, "silent run"), (claims, "silent claim")) if count)
     until = clock(report.spared.until)
-    then = f"a worker's sweep, or `horsies recovery run` after {until}, takes those that stay silent"
-    return [f"spared: {what}. {report.spared.words()} {then[0].upper()}{then[1:]}."]
-
-
-def _did(done: _Done, counts: dict[str, int], report: Report) -> list[str]:
-    tasks, workflows = done.tasks, done.workflows
-    swept = (
-        f"{tasks.requeued} put back into the queue, {tasks.retried} tried again, {tasks.failed} failed as"
-        f" WORKER_CRASHED, {tasks.expired} expired, {counted(workflows.repairs, 'repair')} in"
-        f" {counted(workflows.workflows, 'workflow')}"
-    )
-    return [swept, *(f"refused: {one.item}: {one.error}" for one in done.refused), *_spared(counts, report)]
+    then = f"A worker's sweep, or `horsies recovery run` after {until}, takes those that stay silent."
+    return [f"spared: {what}. {report.spared.words()} {then}"]

@@ -34,14 +34,11 @@ app = typer.Typer(
 )
 
 
-class TaskOrder(StrEnum):
-    """The values of horsies.views, which this module cannot import: `--help` must be quick."""
-
-    NEWEST = "newest"
-    OLDEST = "oldest"
-    WAITING = "waiting"
-    RUNNING = "running"
-    FINISHED = "finished"
+# The values of horsies.views, which this module cannot import: `--help` must be quick.
+TaskOrder = StrEnum("TaskOrder", ["NEWEST", "OLDEST", "WAITING", "RUNNING", "FINISHED"])
+StatisticsOrder = StrEnum(
+    "StatisticsOrder", ["WORST", "ENDED", "FAILED", "SHARE", "RETRIES", "WAIT", "RUN", "BUSY", "NAME"]
+)
 
 
 @app.command("ls")
@@ -74,20 +71,6 @@ def ls(
     text = joined_filter(filter_text, words)
     order = None if sort is None else sort.value
     list_tasks(database.choose_existing(), text, order, limit=limit, after=after, as_json=as_json)
-
-
-class StatisticsOrder(StrEnum):
-    """The values of horsies.views."""
-
-    WORST = "worst"
-    ENDED = "ended"
-    FAILED = "failed"
-    SHARE = "share"
-    RETRIES = "retries"
-    WAIT = "wait"
-    RUN = "run"
-    BUSY = "busy"
-    NAME = "name"
 
 
 @app.command("stats")
