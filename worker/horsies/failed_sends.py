@@ -97,19 +97,12 @@ def or_raise(result: Result[T, FailedT]) -> T:
 
 def aborting(connection: object, config: AppConfig | None, failed: Err[Any]) -> CallSteps[None]:
     """Make the caller's COMMIT fail: what else the transaction stores belongs together with what was not sent."""
-    if connection is not None and _aborts(config, failed):
-        with suppress(CallerConnectionError):  # the transaction has failed already
-            yield on_callers_blocking, on_callers, (connection, partial(_fail, words=_abort_words(failed)))
-
-
-def _aborts(config: AppConfig | None, failed: Err[Any]) -> bool:
-    return (config is None or config.failed_send_aborts) and not is_on_purpose(failed.err_value)
-
-
-def _abort_words(failed: Err[Any]) -> str:
-    """Return the message of COMMIT."""
     error = failed.err_value
-    return f"not committed, because {mask(error.message)} [{error.code}]; AppConfig(failed_send_aborts=False) commits"
+    if connection is None or is_on_purpose(error) or (config is not None and not config.failed_send_aborts):
+        return
+    words = f"not committed, because {mask(error.message)} [{error.code}]; AppConfig(failed_send_aborts=False) commits"
+    with suppress(CallerConnectionError):  # the transaction has failed already
+        yield on_callers_blocking, on_callers, (connection, partial(_fail, words=words))
 
 
 async def _fail(connection: CallersConnection, words: str) -> None:

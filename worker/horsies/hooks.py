@@ -14,7 +14,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from horsies.domain.errors import ConfigurationError, SourceLocation
 
@@ -144,17 +144,9 @@ EventName: TypeAlias = Literal[
 E = TypeVar("E")
 Hook: TypeAlias = Callable[[E], Coroutine[Any, Any, object] | object]
 
-EVENTS: Final[dict[str, type[Event | ChildEvent]]] = {
-    "task_failed": TaskFailed,
-    "task_retried": TaskRetried,
-    "worker_started": WorkerStarted,
-    "worker_stopped": WorkerStopped,
-    "child_started": ChildStarted,
-    "child_stopped": ChildStopped,
-    "run_started": RunStarted,
-    "run_failed": RunFailed,
-    "run_ended": RunEnded,
-}
+EVENTS: Final[dict[str, type[Event | ChildEvent]]] = dict(
+    zip(get_args(EventName), (*get_args(Event), *get_args(ChildEvent)), strict=True)
+)
 _OF_CHILDREN: Final = (ChildStarted, ChildStopped, RunStarted, RunFailed, RunEnded)
 
 

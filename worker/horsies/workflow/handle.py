@@ -21,6 +21,7 @@ from horsies.handle import BrokerErrorCode
 from horsies.lifecycle import controlling
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.reopening import CannotReopenError
+from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.store.reading import read_node, read_nodes, read_workflow_outcomes
 from horsies.store.statements import statement
 from horsies.waits_in_tasks import waited_for
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.codes import BuiltInTaskCode
     from horsies.handle import BrokerOperationError, BrokerResult
-    from horsies.store.producer_client import Link
+    from horsies.store.loop_thread import CallSteps
     from horsies.store.reading import NodeOutcome, WorkflowOutcome, WorkflowTaskInfo
     from horsies.workflow.nodes import Node, NodeKey
 
@@ -79,12 +80,13 @@ class WorkflowHandle(Generic[T]):
 
         Waits at most `timeout_ms`; 0 reads once, None waits without end. WORKFLOW_PAUSED ends the wait too.
         """
-        found = waited_for(lambda limit: self._ended(self._ask(self._until_final(limit)), limit), timeout_ms)
+        found = waited_for(lambda limit: self._ended(self.broker.perform(self._until_final(limit)), limit), timeout_ms)
         return restored(self._output, found)
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """`get` for any running event loop; it raises only on cancellation."""
-        return restored(self._output, self._ended(await self._ask_async(self._until_final(timeout_ms)), timeout_ms))
+        found = await self.broker.perform_async(self._until_final(timeout_ms))
+        return restored(self._output, self._ended(found, timeout_ms))
 
     def status(self) -> HandleResult[WorkflowStatus]:
         return self._found(self._ask(self._read_status))
@@ -95,11 +97,11 @@ class WorkflowHandle(Generic[T]):
 
     def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """Return the present nodes, in their order."""
-        return self._found(self._ask(self._read_nodes()))
+        return self._found(self._ask(self._read_nodes))
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """`tasks` for a running event loop."""
-        return self._found(await self._ask_async(self._read_nodes()))
+        return self._found(await self._ask_async(self._read_nodes))
 
     def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
         """Return the results that exist so far, by node_id."""
@@ -111,19 +113,11 @@ class WorkflowHandle(Generic[T]):
 
     def result_for(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
         """Return one node's present result; RESULT_NOT_READY before it has ended. Never raises."""
-        try:
-            node_id = id_of(node)
-        except WorkflowContextMissingIdError as error:
-            return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return restored(node, self._node_ended(self._ask(self._read_node(node_id)), node, node_id))
+        return drive_blocking(self._node_result(node))
 
     async def result_for_async(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
         """`result_for` for a running event loop."""
-        try:
-            node_id = id_of(node)
-        except WorkflowContextMissingIdError as error:
-            return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return restored(node, self._node_ended(await self._ask_async(self._read_node(node_id)), node, node_id))
+        return await drive_awaited(self._node_result(node))
 
     def cancel(self) -> HandleResult[None]:
         """Cancel it with all its tasks and child workflows; has no effect if it has ended."""
@@ -164,41 +158,39 @@ class WorkflowHandle(Generic[T]):
     def __repr__(self) -> str:
         return f"WorkflowHandle({self.workflow_id!r})"
 
-    def _ask(self, act: Callable[[Link], Awaitable[U]]) -> BrokerResult[U]:
-        return self.broker.perform(Operation(BrokerErrorCode.MONITORING_QUERY_FAILED, act))
+    def _ask(self, act: Callable[[asyncpg.Connection], Awaitable[U]]) -> BrokerResult[U]:
+        return self.broker.perform(Operation(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(act)))
 
-    async def _ask_async(self, act: Callable[[Link], Awaitable[U]]) -> BrokerResult[U]:
-        return await self.broker.perform_async(Operation(BrokerErrorCode.MONITORING_QUERY_FAILED, act))
+    async def _ask_async(self, act: Callable[[asyncpg.Connection], Awaitable[U]]) -> BrokerResult[U]:
+        operation = Operation(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(act))
+        return await self.broker.perform_async(operation)
 
     # The operations, on the broker's loop.
 
-    def _until_final(self, timeout_ms: int | None) -> Callable[[Link], Awaitable[WorkflowOutcome | None]]:
+    def _until_final(self, timeout_ms: int | None) -> Operation[WorkflowOutcome | None]:
         timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
-        return lambda link: link.waiting_for_workflows.until_final(self.workflow_id, timeout_s)
+        return Operation(
+            BrokerErrorCode.MONITORING_QUERY_FAILED,
+            lambda link: link.waiting_for_workflows.until_final(self.workflow_id, timeout_s),
+        )
 
-    async def _read_status(self, link: Link) -> WorkflowStatus | None:
-        found = await link.use(partial(read_workflow_outcomes, workflow_ids=[self.workflow_id]))
-        outcome = found.get(self.workflow_id)
+    async def _read_status(self, connection: asyncpg.Connection) -> WorkflowStatus | None:
+        outcome = (await read_workflow_outcomes(connection, [self.workflow_id])).get(self.workflow_id)
         return None if outcome is None else WorkflowStatus(outcome.status)
 
-    def _read_nodes(self) -> Callable[[Link], Awaitable[list[WorkflowTaskInfo] | None]]:
-        return _on_connection(partial(read_nodes, workflow_id=self.workflow_id, classes=self.broker.classes))
-
-    def _read_node(self, node_id: str) -> Callable[[Link], Awaitable[NodeOutcome | None]]:
-        return _on_connection(partial(read_node, workflow_id=self.workflow_id, node_id=node_id))
+    async def _read_nodes(self, connection: asyncpg.Connection) -> list[WorkflowTaskInfo] | None:
+        return await read_nodes(connection, self.workflow_id, self.broker.classes)
 
     def _control(
         self, verb: Callable[[asyncpg.Connection, str], Awaitable[bool]]
-    ) -> Callable[[Link], Awaitable[bool | None]]:
+    ) -> Callable[[asyncpg.Connection], Awaitable[bool | None]]:
         async def act(connection: asyncpg.Connection) -> bool | None:
             if await verb(connection, self.workflow_id):
                 return True
-            known = await connection.fetchval(
-                statement("horsies.lifecycle.create_workflow", "workflow_name"), self.workflow_id
-            )
-            return None if known is None else False
+            naming = statement("horsies.lifecycle.create_workflow", "workflow_name")
+            return None if await connection.fetchval(naming, self.workflow_id) is None else False
 
-        return _on_connection(act)
+        return act
 
     # The answers.
 
@@ -226,6 +218,15 @@ class WorkflowHandle(Generic[T]):
         waited = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
         message = f"the workflow was still {outcome.status} {waited}"
         return self._failure(RetrievalCode.WAIT_TIMEOUT, message, timeout_ms=timeout_ms)
+
+    def _node_result(self, key: Node[U] | NodeKey[U]) -> CallSteps[TaskResult[U, TaskError]]:
+        try:
+            node_id = id_of(key)
+        except WorkflowContextMissingIdError as error:
+            return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
+        read = partial(read_node, workflow_id=self.workflow_id, node_id=node_id)
+        answer: BrokerResult[NodeOutcome | None] = yield self._ask, self._ask_async, (read,)
+        return restored(key, self._node_ended(answer, key, node_id))
 
     def _node_ended(
         self, answer: BrokerResult[NodeOutcome | None], key: object, node_id: str
@@ -262,10 +263,6 @@ async def _retry(connection: asyncpg.Connection, workflow_id: str) -> bool:
     except CannotReopenError:
         return False
     return True
-
-
-def _on_connection(act: Callable[[asyncpg.Connection], Awaitable[U]]) -> Callable[[Link], Awaitable[U]]:
-    return lambda link: link.use(act)
 
 
 def _explained(error: BrokerOperationError, workflow_id: str) -> HandleOperationError:
