@@ -111,7 +111,7 @@ async def test_bulk(broker: PostgresBroker, connection: asyncpg.Connection) -> N
     ours, raw = [], []
     for _ in range(BULK_ROWS // BULK):
         asked = [request() for _ in range(BULK)]
-        ours.append(await seconds(lambda asked=asked: broker.send_many_async(asked)))
+        ours.append(await seconds(lambda asked=asked: broker.perform_async(broker.insertions(asked))))
         columns = tuple(map(list, zip(*(request().columns() for _ in range(BULK)), strict=True)))
         raw.append(await seconds(lambda columns=columns: insert.fetch(*columns)))
     rate, bare = BULK / median(ours), BULK / median(raw)

@@ -118,7 +118,7 @@ async def test_a_delay_counts_from_the_send_also_in_a_transaction_that_began_bef
 
 
 async def test_without_a_delay_a_task_is_due_at_once(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
-    await broker.send_many_async([request()])
+    await broker.perform_async(broker.insertions([request()]))
     await broker.send_async(request())
     assert await connection.fetchval("SELECT bool_and(enqueued_at <= clock_timestamp()) FROM horsies_tasks")
 
@@ -188,7 +188,7 @@ async def test_a_repeated_send_with_a_key_is_the_same_send_not_a_duplicate(broke
     asked = request(unique_key="k")
     await broker.send_async(asked)
     assert await broker.send_async(asked) == Ok(Enqueued(asked.task_id, SAME))
-    assert await broker.send_many_async([asked]) == Ok([Enqueued(asked.task_id, SAME)])
+    assert await broker.perform_async(broker.insertions([asked])) == Ok([Enqueued(asked.task_id, SAME)])
 
 
 @pytest.mark.parametrize(("end", "expected"), [("COMMIT", LIVE_DUPLICATE), ("ROLLBACK", CREATED)])
@@ -219,7 +219,7 @@ async def test_many_requests_are_answered_in_their_places(
         *(fresh, known, fresh, request(known.task_id, enqueue_sha="b" * 64)),
         *(keyed, request(unique_key="new"), request(unique_key="taken"), request(fresh.task_id, enqueue_sha="c" * 64)),
     ]
-    assert await broker.send_many_async(asked) == Ok(
+    assert await broker.perform_async(broker.insertions(asked)) == Ok(
         [
             *(Enqueued(fresh.task_id, CREATED), Enqueued(known.task_id, SAME), Enqueued(fresh.task_id, SAME)),
             *(Enqueued(known.task_id, MISMATCH), Enqueued(keyed.task_id, CREATED)),
@@ -231,10 +231,10 @@ async def test_many_requests_are_answered_in_their_places(
 
 
 async def test_many_requests_are_stored_all_or_none(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
-    error = broker.send_many([request(), request(args_json='["\0"]'), request()]).unwrap_err()
+    error = broker.perform(broker.insertions([request(), request(args_json='["\0"]'), request()])).unwrap_err()
     assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
     assert await ids(connection) == []
-    assert broker.send_many([]) == Ok([])
+    assert broker.perform(broker.insertions([])) == Ok([])
 
 
 some_requests = st.lists(
@@ -336,7 +336,9 @@ def test_a_psycopg_transaction_decides_as_well(broker: PostgresBroker, database:
         asked = request(unique_key="50 % off", delay_seconds=0.5, good_until=NOON)
         assert broker.send(asked, connection=theirs) == Ok(Enqueued(asked.task_id, CREATED))
         assert broker.send(asked, connection=theirs) == Ok(Enqueued(asked.task_id, SAME))
-        again = broker.send_many([request(unique_key="50 % off"), request()], connection=theirs).unwrap()
+        again = broker.perform(
+            broker.insertions([request(unique_key="50 % off"), request()], connection=theirs)
+        ).unwrap()
         assert [each.outcome for each in again] == [LIVE_DUPLICATE, CREATED]
         theirs.rollback()
         assert theirs.execute("SELECT count(*) FROM horsies_tasks").fetchone() == {"count": 0}
@@ -348,7 +350,7 @@ def test_a_psycopg_transaction_decides_as_well(broker: PostgresBroker, database:
 async def test_both_kinds_of_psycopg_connection_fit_the_async_form(broker: PostgresBroker, database: str) -> None:
     async with await psycopg.AsyncConnection.connect(database) as theirs:
         assert (await broker.send_async(request(), connection=theirs)).unwrap().outcome is CREATED
-        many = await broker.send_many_async([request(), request()], connection=theirs)
+        many = await broker.perform_async(broker.insertions([request(), request()], connection=theirs))
         assert len(many.unwrap()) == 2
     with psycopg.connect(database) as blocking:
         assert (await broker.send_async(request(), connection=blocking)).unwrap().outcome is CREATED

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Required, TypedDict, TypeVar
 
 from horsies.config.contexts import advise
 from horsies.config.recovery import RecoveryConfig
@@ -14,9 +15,9 @@ from horsies.domain.codec.classes import OURS
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.masking import mask
+from horsies.domain.plain_text import why_not_a_queue_name, why_not_a_task_name
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.enqueue_columns import EnqueueColumns, refused, request_of
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
 from horsies.lifecycle.recovering import (
     Recovered,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from horsies.store.callers import Ask, CallersConnection, SessionDatabase
     from horsies.store.reading import StoredOutcome, TaskInfo
 
+
 T = TypeVar("T")
 
 _log = logging.getLogger("horsies.broker")
@@ -54,6 +56,7 @@ _log = logging.getLogger("horsies.broker")
 _RESEND_PAUSES_S = (0.2, 0.4, 0.8)
 _CLOSE_TIMEOUT_S = 10.0
 _MAX_SWEEP_S = 120.0
+_CLOCK_TOLERANCE = timedelta(seconds=5)
 
 
 class Operation(NamedTuple, Generic[T]):
@@ -97,26 +100,14 @@ class PostgresBroker:
         """`send` for a running event loop."""
         return _no_mismatch(await self.perform_async(self.insertion(request, connection)))
 
-    def send_many(
-        self, requests: Sequence[EnqueueRequest], *, connection: object = None
-    ) -> BrokerResult[list[Enqueued]]:
-        """Insert all in one statement, or none; returns the outcome of each in its place, also a MISMATCH."""
-        return self.perform(self.insertions(requests, connection))
-
-    async def send_many_async(
-        self, requests: Sequence[EnqueueRequest], *, connection: object = None
-    ) -> BrokerResult[list[Enqueued]]:
-        """`send_many` for a running event loop."""
-        return await self.perform_async(self.insertions(requests, connection))
-
-    def insertion(self, request: EnqueueRequest, connection: object) -> Operation[Enqueued]:
+    def insertion(self, request: EnqueueRequest, connection: object = None) -> Operation[Enqueued]:
         """Return the operation of `send`, whose outcome may be a MISMATCH."""
         within = None if connection is None else partial(drive, steps=one(request))
         act = methodcaller("send", request)
         return Operation(BrokerErrorCode.ENQUEUE_FAILED, act, self._resends, connection, within)
 
-    def insertions(self, requests: Sequence[EnqueueRequest], connection: object) -> Operation[list[Enqueued]]:
-        """Return the operation of `send_many`."""
+    def insertions(self, requests: Sequence[EnqueueRequest], connection: object = None) -> Operation[list[Enqueued]]:
+        """Return the operation that inserts all in one statement, or none: the outcome of each, also a MISMATCH."""
         within = None if connection is None else partial(drive, steps=many(requests))
         act = methodcaller("send_many", requests)
         return Operation(BrokerErrorCode.ENQUEUE_FAILED, act, self._resends, connection, within)
@@ -395,3 +386,42 @@ def _failure(
     code: OperationalErrorCode | RetrievalCode, message: str, data: dict[str, Any]
 ) -> TaskResult[Any, TaskError]:
     return TaskResult(err=TaskError(error_code=code, message=message, data=data))
+
+
+class EnqueueColumns(TypedDict, total=False):
+    """The parameters of `enqueue` besides the task's name and its queue."""
+
+    task_id: Required[str]
+    enqueue_sha: Required[str]
+    args_json: str | None
+    kwargs_json: str | None
+    priority: int
+    sent_at: datetime | None
+    enqueued_at: datetime | None
+    enqueue_delay_seconds: int | None
+    good_until: datetime | None
+    task_options: str | None
+
+
+def request_of(task_name: str, queue_name: str, columns: EnqueueColumns) -> BrokerResult[EnqueueRequest]:
+    """Return the row to insert, or an Err for names and times that cannot be stored."""
+    now = datetime.now(UTC)
+    row: dict[str, Any] = {"sent_at": None, "enqueued_at": None, "good_until": None, **columns}
+    delay = row.pop("enqueue_delay_seconds", None)
+    sent_at, enqueued_at, good_until = row["sent_at"] or now, row["enqueued_at"], row["good_until"]
+    for name, moment in (("sent_at", sent_at), ("enqueued_at", enqueued_at), ("good_until", good_until)):
+        if moment is not None and moment.tzinfo is None:
+            return refused(f"{name}={moment} has no time zone; pass an aware datetime, for example datetime.now(UTC)")
+    for reason in filter(None, (why_not_a_task_name(task_name), why_not_a_queue_name(queue_name))):
+        return refused(reason)
+    if enqueued_at is not None and delay is not None:
+        return refused("enqueued_at and enqueue_delay_seconds both say when the task is due; pass one of them")
+    if enqueued_at is None and delay is None and sent_at > now + _CLOCK_TOLERANCE:
+        return refused(f"sent_at={sent_at} is in the future; to run the task later, pass enqueued_at or a delay")
+    row |= {"sent_at": sent_at, "delay_seconds": delay}
+    return Ok(EnqueueRequest(task_name=task_name, queue_name=queue_name, **row))
+
+
+def refused(message: str) -> Err[BrokerOperationError]:
+    """Return an Err of a send that was not tried."""
+    return Err(BrokerOperationError(BrokerErrorCode.ENQUEUE_FAILED, message, retryable=False))
