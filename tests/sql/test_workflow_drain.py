@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from horsies import (
     AppConfig,
     Horsies,
+    NodeKey,
     OnError,
+    OutcomeCode,
     PostgresConfig,
     RetryPolicy,
+    SubWorkflowError,
     SubWorkflowNode,
     TaskError,
     TaskNode,
     TaskResult,
+    WorkflowContext,
     WorkflowDefinition,
+    WorkflowMeta,
     WorkflowSpec,
     WorkflowStatus,
 )
@@ -36,24 +43,42 @@ def twice(value: TaskResult[int, TaskError]) -> TaskResult[int, TaskError]:
     return TaskResult(ok=value.ok_value * 2)
 
 
-@app.task("plus")
-def plus(value: int, more: int) -> TaskResult[int, TaskError]:
-    return TaskResult(ok=value + more)
+@app.task("describe")
+def describe(workflow_ctx: WorkflowContext, workflow_meta: WorkflowMeta) -> TaskResult[dict[str, Any], TaskError]:
+    summary = workflow_ctx.summary_for(NodeKey[int]("child"))
+    told = {
+        "index": workflow_meta.task_index,
+        "same": workflow_meta.workflow_id == workflow_ctx.workflow_id,
+        "codes": {key: result.is_ok() for key, result in workflow_ctx.results_by_id.items()},
+        "child": [summary.status.value, summary.output, summary.total_tasks],
+    }
+    return TaskResult(ok=told)
 
 
-@app.task("numbers")
-def numbers(count: int) -> TaskResult[list[int], TaskError]:
-    return TaskResult(ok=list(range(count)))
+@app.task("judge")
+def judge(child: TaskResult[int, TaskError]) -> TaskResult[str, TaskError]:
+    """The example in the documentation for the failure of a child workflow."""
+    match child.err:
+        case SubWorkflowError(sub_workflow_id=found, sub_workflow_summary=summary):
+            return TaskResult(ok=f"{found} {summary.status.value} {summary.failed_tasks} of {summary.total_tasks}")
+        case other:
+            return TaskResult(ok=f"not a SubWorkflowError: {other!r}")
 
 
-@app.task("text")
-def text() -> TaskResult[str, TaskError]:
-    return TaskResult(ok="x" * 100_000)
+@dataclass
+class Parcel:
+    weight: float
+    label: str
 
 
-@app.task("length")
-def length(given: TaskResult[str, TaskError]) -> TaskResult[int, TaskError]:
-    return TaskResult(ok=len(given.ok_value))
+@app.task("pack")
+def pack(weight: float) -> TaskResult[Parcel, TaskError]:
+    return TaskResult(ok=Parcel(weight, "x" * 200_000))
+
+
+@app.task("weigh")
+def weigh(parcel: TaskResult[Parcel, TaskError]) -> TaskResult[float, TaskError]:
+    return TaskResult(ok=parcel.ok_value.weight + len(parcel.ok_value.label))
 
 
 @app.task("refuse")
@@ -75,6 +100,16 @@ class Doubling(WorkflowDefinition[int]):
 
     class Meta:
         output = "second"
+
+
+class Failing(WorkflowDefinition[int]):
+    name = "failing"
+    definition_key = "test.drain.failing"
+    good = TaskNode(number, kwargs={"value": 1})
+    bad = TaskNode(refuse)
+
+    class Meta:
+        output = "bad"
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +155,32 @@ def test_what_waits_in_a_paused_workflow_keeps_no_drain_waiting(processes: int) 
     handle.resume()
     assert drain(app, processes=processes).failed == 1
     assert handle.status().unwrap() is WorkflowStatus.PAUSED
+
+
+def test_what_nodes_are_given_arrives_in_a_child_process() -> None:
+    """A context, the error of a sub-workflow in its own class, and a value that is too large to be copied."""
+    good, bad = TaskNode(number, {"value": 1}, node_id="good"), TaskNode(refuse, node_id="bad")
+    child, failing = SubWorkflowNode(Doubling, node_id="child"), SubWorkflowNode(Failing, node_id="failing")
+    read: list[Any] = [good, bad, child]
+    told = TaskNode(describe, waits_for=read, workflow_ctx_from=read, allow_failed_deps=True, node_id="told")
+    judged = TaskNode(
+        judge, waits_for=[failing], args_from={"child": failing}, allow_failed_deps=True, node_id="judged"
+    )
+    packed = TaskNode(pack, {"weight": 0.5}, node_id="packed")
+    weighed = TaskNode(weigh, waits_for=[packed], args_from={"parcel": packed}, node_id="weighed")
+    handle = flow(*read, told, failing, judged, packed, weighed).start().unwrap()
+    drain(app, processes=1)
+    codes = {"good": True, "bad": False, "child": True}
+    assert handle.result_for(told).ok_value == {
+        "index": 3,
+        "same": True,
+        "codes": codes,
+        "child": ["COMPLETED", 8, 2],
+    }
+    sub_workflow_id = next(info.sub_workflow_id for info in handle.tasks().unwrap() if info.node_id == "failing")
+    assert handle.result_for(judged) == TaskResult(ok=f"{sub_workflow_id} FAILED 1 of 2")
+    error = handle.result_for(failing).err_value
+    assert isinstance(error, SubWorkflowError)
+    assert (error.error_code, error.sub_workflow_id) == (OutcomeCode.SUBWORKFLOW_FAILED, sub_workflow_id)
+    assert handle.result_for(weighed) == TaskResult(ok=200_000.5)
+    assert handle.result_for(packed).ok_value.weight == 0.5
