@@ -206,6 +206,25 @@ async def test_a_worker_of_the_version_before_left_no_record_of_its_losses_and_i
     assert await crashes_of(connection) == {}
 
 
+async def test_a_worker_whose_snapshots_were_pruned_is_acknowledged_by_its_id_and_by_its_name(
+    connection: asyncpg.Connection,
+) -> None:
+    """Retention deletes snapshots after a week, and both rows stayed in the report for ever."""
+    await killed(connection, "web-3-88-aa", runs=1, claims=0)
+    await crashed(connection, "web-4-99-bb", "shop.pdf", "p1")
+    await connection.execute("DELETE FROM horsies_worker_states")
+    await connection.execute("UPDATE horsies_worker_losses SET taken_at = taken_at - interval '8 days'")
+    seen = await remedy_of(connection, "shop.pdf")
+    assert (seen.refused, [one.id for one in seen.eligible]) == ((), ["web-4-99-bb"])
+    assert seen.eligible[0].state == "unknown: it has no snapshot (any more) and no task"
+    assert [row.applied for row in (await apply(connection, seen, OPS, None)).rows] == [True]
+    assert set(await report_of(connection)) == {CRASHED, WORKER_DIED}
+    assert await acknowledge(connection, "web-3:88") == [True]
+    assert await report_of(connection) == {}
+    drain = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-3-88-aa"]))
+    assert [one.reason for one in drain.refused] == ["no worker has that id"]
+
+
 async def test_the_preview_counts_the_tasks_of_all_workers_and_no_later_crash_is_acknowledged_unseen(
     connection: asyncpg.Connection,
 ) -> None:

@@ -61,7 +61,7 @@ class WorkerFacts:
     @property
     def words(self) -> str:
         if self.silent_s is None:
-            return "unknown: it has written no snapshot and has no task"
+            return "unknown: it has no snapshot (any more) and no task"
         if not self.lives:
             return f"lost: no sign of life for {span(self.silent_s)}"
         if self.draining_since is not None:
@@ -100,9 +100,10 @@ class WorkerFacts:
 async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Selection, options: Options) -> Preview:
     """Select workers by whole ids, or by beginnings or ends of ids that match exactly one worker."""
     taken_at = await preview_time(conn)
-    ids, unknown = await _resolve(conn, dict.fromkeys(selection.ids))
+    reads_losses = verb.reads_losses and (await tables(conn)).worker_losses
+    ids, unknown = await _resolve(conn, dict.fromkeys(selection.ids), lost=reads_losses)
     workers = await read_workers(conn, ids)
-    if verb.reads_losses and (await tables(conn)).worker_losses:
+    if reads_losses:
         losses = await unacknowledged(conn, ids, options.get("task"))
         workers = [replace(one, unacknowledged=losses.get(one.worker_id)) for one in workers]
     eligible = [one for one in workers if verb.fits(one.state)]
@@ -145,9 +146,10 @@ async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]
     return {worker.worker_id: f"it is {worker.words}" for worker in await read_workers(conn, ids)}
 
 
-async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list[str], list[Refusal]]:
+async def _resolve(conn: asyncpg.Connection, given: Iterable[str], *, lost: bool) -> tuple[list[str], list[Refusal]]:
     """Return the matching ids, each once, and the texts that match none or several."""
-    known = [worker_id for (worker_id,) in await conn.fetch(statement(__name__, "order_known"))]
+    names = ("order_known", "order_known_dead") if lost else ("order_known",)
+    known = sorted({row[0] for name in names for row in await conn.fetch(statement(__name__, name))})
     ids: dict[str, None] = {}
     refused = []
     for text in given:

@@ -39,6 +39,14 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(in_flight.claimed, 0) AS cl
   LEFT JOIN horsies_worker_orders given ON given.worker_id = asked.worker_id
  ORDER BY asked.number
 
+-- name: order_known_dead
+-- operations/worker_targets.py, for workers to acknowledge; reads only: those that lost tasks. Retention may have deleted
+-- their snapshots.
+WITH /* crashed */
+SELECT worker_id FROM horsies_worker_losses
+ UNION
+SELECT claimed_by_worker_id FROM crashed WHERE claimed_by_worker_id IS NOT NULL
+
 -- name: order_known
 -- operations/worker_targets.py, for ids that were not given whole; reads only
 -- Each worker id of the snapshots by one probe of ix_horsies_worker_states_worker_latest, and the owners of tasks.
