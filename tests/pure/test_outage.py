@@ -32,7 +32,7 @@ class Scene:
         """A step that takes half a second."""
         began = self.now
         self.now += 0.5
-        self.outage.through(loop, began)
+        self.outage.step_succeeded(loop, began)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_without_a_failure_nothing_is_held_back(scene: Scene) -> None:
 
 
 def test_a_failure_has_the_worker_beat_before_it_claims_again(scene: Scene) -> None:
-    scene.outage.noticed()
+    scene.outage.step_failed()
     assert scene.outage.holds_back
     assert scene.looks == 1
     scene.step("claim")
@@ -59,7 +59,7 @@ def test_a_failure_has_the_worker_beat_before_it_claims_again(scene: Scene) -> N
 
 def test_outcomes_from_before_go_first_and_later_ones_need_not(scene: Scene) -> None:
     scene.waiting = [scene.now - 30, scene.now + 5]
-    scene.outage.noticed()
+    scene.outage.step_failed()
     scene.step(BEATS)
     assert scene.outage.holds_back
     scene.waiting.pop(0)
@@ -70,8 +70,8 @@ def test_outcomes_from_before_go_first_and_later_ones_need_not(scene: Scene) -> 
 def test_a_beat_that_was_under_way_when_it_was_noticed_proves_nothing(scene: Scene) -> None:
     began = scene.now
     scene.now += 1
-    scene.outage.noticed()
-    scene.outage.through(BEATS, began)
+    scene.outage.step_failed()
+    scene.outage.step_succeeded(BEATS, began)
     assert scene.outage.holds_back
     scene.step(BEATS)
     assert not scene.outage.holds_back

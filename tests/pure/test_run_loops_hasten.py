@@ -54,7 +54,7 @@ async def test_haste_ends_the_pause_after_a_failure_and_shortens_the_next_ones(s
     supervisor.start([loop])  # type: ignore[list-item]
     async with asyncio.timeout(20):
         await loop.failed.wait()
-        supervisor.hasten()
+        supervisor.hurry()
         await loop.stored.wait()
     await supervisor.stop_all()
 

@@ -17,7 +17,7 @@ from horsies.run.child.stdio import RecordSender
 from horsies.run.child.sync_runner import SyncRunner
 from horsies.run.outcomes import TaskStopped
 from horsies.run.pool import process
-from horsies.run.pool.process import stands_still
+from horsies.run.pool.process import is_suspended
 from horsies.run.settings import CONTAINER, HOST, KUBERNETES, Platform, StopTimes, WorkerSettings, detect
 
 OVERLAY = "606 488 0:55 / / rw,relatime master:196 - overlay overlay rw,lowerdir=3/fs:2/fs,upperdir="
@@ -115,18 +115,18 @@ def test_stops_that_come_between_two_jobs_are_neither_lost_nor_an_error() -> Non
 def test_a_stopped_process_stands_still_and_one_that_goes_on_does_not() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         watched = psutil.Process(process.pid)
-        seen = [stands_still(process.pid)]
+        seen = [is_suspended(process.pid)]
         watched.suspend()
         while watched.status() != psutil.STATUS_STOPPED:
             pass
-        seen.append(stands_still(process.pid))
+        seen.append(is_suspended(process.pid))
         watched.resume()
         while watched.status() == psutil.STATUS_STOPPED:
             pass
-        seen.append(stands_still(process.pid))
+        seen.append(is_suspended(process.pid))
         process.kill()
     assert seen == [False, True, False]
-    assert not stands_still(process.pid)
+    assert not is_suspended(process.pid)
 
 
 @pytest.mark.parametrize(
@@ -152,5 +152,5 @@ def test_a_frozen_cgroup_stops_those_in_it_and_not_us(
         (cgroups / name).write_text(text)
     monkeypatch.setattr(process, "_PROC", proc)
     monkeypatch.setattr(process, "_CGROUPS", cgroups)
-    assert stands_still(77) is expected
-    assert not stands_still(os.getpid())
+    assert is_suspended(77) is expected
+    assert not is_suspended(os.getpid())

@@ -48,10 +48,6 @@ class TaskEnd(NamedTuple):
     due: datetime | None
     """Of a task that runs again."""
 
-    @property
-    def was_interrupted(self) -> bool:
-        return self.outcome.error_code == TASK_INTERRUPTED
-
 
 class Observer:
     """A subscriber to what happens in a worker. It overrides the methods whose events it counts or passes on."""
@@ -107,7 +103,7 @@ class Events:
     def task_ended(self, end: TaskEnd) -> None:
         for each in self.observers:
             each.task_ended(end)
-        if end.was_interrupted:
+        if end.outcome.error_code == TASK_INTERRUPTED:
             now = "PENDING" if end.ending == "requeued" else "FAILED"
             self._log(logging.WARNING, "interrupted", task=end.entry.task.task_name, id=end.entry.task_id, now=now)
         elif end.ending == "completed":
@@ -116,33 +112,27 @@ class Events:
             self._log(logging.INFO, "finished", task=end.entry.task.task_name, id=end.entry.task_id, took=took)
         elif end.ending == "retried":
             self.retried += 1
-            self._log_retry(end.entry, end.outcome)
+            self._log(
+                logging.WARNING,
+                "retry",
+                task=end.entry.task.task_name,
+                id=end.entry.task_id,
+                code=end.outcome.error_code,
+                due_in=Seconds(end.outcome.retry_delay_s or 0.0),
+                failed_attempts=end.entry.task.retry_count + 1,
+                traceback=self._traceback(end.outcome),
+            )
         else:
             self.failed += 1
-            self._log_failure(end.entry, end.outcome)
-
-    def _log_failure(self, entry: InFlightTask, outcome: Outcome) -> None:
-        self._log(
-            logging.WARNING,
-            "failed",
-            task=entry.task.task_name,
-            id=entry.task_id,
-            code=outcome.error_code,
-            message=outcome.error_message,
-            traceback=self._traceback(outcome),
-        )
-
-    def _log_retry(self, entry: InFlightTask, outcome: Outcome) -> None:
-        self._log(
-            logging.WARNING,
-            "retry",
-            task=entry.task.task_name,
-            id=entry.task_id,
-            code=outcome.error_code,
-            due_in=Seconds(outcome.retry_delay_s or 0.0),
-            failed_attempts=entry.task.retry_count + 1,
-            traceback=self._traceback(outcome),
-        )
+            self._log(
+                logging.WARNING,
+                "failed",
+                task=end.entry.task.task_name,
+                id=end.entry.task_id,
+                code=end.outcome.error_code,
+                message=end.outcome.error_message,
+                traceback=self._traceback(end.outcome),
+            )
 
     def task_expired(self, entry: InFlightTask) -> None:
         for each in self.observers:

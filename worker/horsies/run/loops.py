@@ -51,13 +51,13 @@ class Outage:
         """`has_ended`: whether an outcome from before a moment still waits. `beat`: beat for all runs."""
         self._has_ended, self._beat, self._on_over = has_ended, beat, on_over
 
-    def noticed(self) -> None:
+    def step_failed(self) -> None:
         """The step of a loop has failed with a transient error."""
         self._noticed = self._clock()
         self.holds_back = True
         self._beat()
 
-    def through(self, loop: str, began: float) -> None:
+    def step_succeeded(self, loop: str, began: float) -> None:
         """The step of a loop that began then has succeeded."""
         if loop == BEATS and began >= self._noticed:
             self._beaten = began
@@ -67,7 +67,7 @@ class Outage:
 
 
 WATCH_S = 1.0
-_HASTY_S = 0.5
+_HURRIED_PAUSE_S = 0.5
 _BLOCKED_S = 0.5
 _UNBLOCKED_AFTER_S = 2.0
 _HOLDER_WITHIN_S = 1.0
@@ -133,7 +133,7 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: dict[str, Loop] = {}
         self._reported: set[str] = set()
-        self._hasty = False
+        self._hurried = False
         self._news = asyncio.Event()
         self._began: dict[str, float] = {}
         """Since when a step is under way."""
@@ -159,9 +159,9 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def hasten(self) -> None:
+    def hurry(self) -> None:
         """Let no failed step wait long for its next try: outcomes not stored when the worker ends are lost."""
-        self._hasty = True
+        self._hurried = True
         self._end_pauses()
 
     async def stop_all(self) -> None:
@@ -191,11 +191,11 @@ class Supervisor:
             self._log_unblocked()
             now = time.monotonic()
             if any(now - self._began.get(name, now) > STALLED_S for name in WRITING):
-                self.outage.noticed()  # a server that hangs refuses nothing
+                self.outage.step_failed()  # a server that hangs refuses nothing
 
     async def _pause(self, delay_s: float) -> None:
         """Wait this long, or until another loop succeeds, or the worker is in a hurry."""
-        if self._hasty:
+        if self._hurried:
             await asyncio.sleep(delay_s)
             return
         with suppress(TimeoutError):
@@ -208,8 +208,8 @@ class Supervisor:
 
     def _delay_s(self, loop: Loop, failures: int) -> float:
         delay = backoff_s(self._resilience, failures)
-        if self._hasty:
-            return min(delay, _HASTY_S)
+        if self._hurried:
+            return min(delay, _HURRIED_PAUSE_S)
         if loop.name == BEATS:
             return min(delay, max(loop.interval_s, LEAST_PAUSE_S), LONGEST_PAUSE_S)
         return delay
@@ -238,20 +238,20 @@ class Supervisor:
                 self._began.pop(loop.name, None)
                 failures += 1
                 if is_blocked(error):
-                    self.outage.noticed()
+                    self.outage.step_failed()
                     await self._note_blocked(loop, error)
                     # Each heartbeat that fails this way lets this worker's runs go on for a moment longer.
                     await self._pause(LEAST_PAUSE_S if loop.name == BEATS else _BLOCKED_S)
                     continue
                 if is_transient(error):
                     loop.dedicated.discard()
-                    self.outage.noticed()
+                    self.outage.step_failed()
                 delay = self._delay_s(loop, failures)
                 self._events.loop_failed(loop.name, error, failures, delay, transient=is_transient(error))
                 await self._pause(delay)
                 continue
             self._began.pop(loop.name, None)
-            self.outage.through(loop.name, began)
+            self.outage.step_succeeded(loop.name, began)
             self._events.loop_stepped(loop.name, time.monotonic() - began)
             if failures or loop.name in self._reported:
                 self._events.note("loop recovered", loop=loop.name, after_failures=failures)

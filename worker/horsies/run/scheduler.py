@@ -81,7 +81,7 @@ class ScheduleFailures:
 
 
 # A build that takes longer is awaited by a later tick: one that hangs would hold up all other schedules.
-_PATIENCE_S = 0.25
+_BUILD_WAIT_S = 0.25
 
 
 class ScheduledWorkflows:
@@ -132,7 +132,7 @@ class ScheduledWorkflows:
         new = {name: self._build(name) for name in names - self._builds.keys()}
         self._builds |= new
         if new:
-            _, slow = await asyncio.wait(new.values(), timeout=_PATIENCE_S)
+            _, slow = await asyncio.wait(new.values(), timeout=_BUILD_WAIT_S)
             for build in slow:
                 build.add_done_callback(lambda _: self._wake())
         plans: dict[str, WorkflowPlan] = {}
@@ -183,7 +183,7 @@ _SEEN_EVERY_S = 5.0
 _MAY_BE_LATE_S = 3.0
 """A scheduler renews its row in the first step after that time; so long a step may take before it counts as lost."""
 _AFTER_THE_SECOND_S = 0.005
-_GOODBYE_S = 2.0
+_CLOSE_TIMEOUT_S = 2.0
 
 
 class ScheduleLoop:
@@ -246,7 +246,7 @@ class ScheduleLoop:
         await self._workflows.close()
         if self._seen_at is not None:
             with suppress(*CONNECTION_ERRORS):
-                async with asyncio.timeout(_GOODBYE_S), self.dedicated.acquire() as connection:
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S), self.dedicated.acquire() as connection:
                     await remove_scheduler(connection, self._own_row.scheduler_id)
 
     async def _register(self, connection: asyncpg.Connection) -> None:

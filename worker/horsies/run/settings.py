@@ -21,7 +21,7 @@ _RAISED_BY_S: Final = 5.0
 _UNKNOWN_REST_S: Final = 40.0
 _STOP_TASK_S: Final = 2.5
 _STORE_S: Final = 30.0
-_GOODBYE_S: Final = 0.2  # of a worker that has nothing to store and a database that answers: 0.05 s
+_CLOSE_S: Final = 0.2  # of a worker that has nothing to store and a database that answers: 0.05 s
 _EXIT_S: Final = 0.4  # 0.1 s to cut connections, up to 0.2 s until the interpreter has exited
 
 
@@ -87,7 +87,7 @@ class StopTimes:
             limit_s, why = drain_s + _UNKNOWN_REST_S, f"{why}, raise that to {drain_s + _RAISED_BY_S:g}s"
         stop_task_s = min(_STOP_TASK_S, (limit_s - drain_s) / 2)
         end_s = limit_s - _EXIT_S
-        store_s = min(drain_s + stop_task_s + _STORE_S, end_s - _GOODBYE_S)
+        store_s = min(drain_s + stop_task_s + _STORE_S, end_s - _CLOSE_S)
         return cls(drain_s, stop_task_s, store_s, end_s, why)
 
 

@@ -97,7 +97,7 @@ class AsyncRunner:
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             raise
 
-    def has_left(self) -> bool:
+    def has_leftover_tasks(self) -> bool:
         """Return whether ended user code has left asyncio tasks in the loop. Called from another thread."""
         return len(asyncio.all_tasks(self._loop)) > len(self._active)
 
@@ -171,7 +171,7 @@ class AsyncRunner:
         logged = self._logs.used and self._logs.take()
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes
-        run.let_go()
+        run.release()
         self._report((run.number, outcome, duration_s, run.began, run.span, logged))
         self._start_waiting()
 

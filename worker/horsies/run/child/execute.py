@@ -67,7 +67,7 @@ class ChildRun:
     span: str | None = None
     """The traceparent of its span, if it is traced."""
     raised: BaseException | None = None
-    """The exception it failed with, until `let_go`."""
+    """The exception it failed with, until `release`."""
     report: Report | None = None
     tracked: bool = False
     task: CurrentTask | None = None
@@ -84,7 +84,7 @@ class ChildRun:
         self.report = report = self.progress.writer(LeaseTable.index(self.slot), self.number)
         return report
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End the lease, and free what user code has left in its frames.
 
         Called when the outcome is written and no stop can arrive any more. A frame that refers to its exception, as

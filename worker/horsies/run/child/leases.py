@@ -34,7 +34,7 @@ class ChildLeases:
         table: LeaseTable,
         terms: LeaseTerms,
         stop: Callable[[int, int, TaskStopped], None],
-        has_left: Callable[[], bool],
+        has_leftover_tasks: Callable[[], bool],
     ) -> None:
         self._table = table
         self._terms = terms
@@ -43,7 +43,7 @@ class ChildLeases:
         self._idle_s = terms.stop_ms / 2_000
         self._kill_ns = terms.kill_ms * 1_000_000
         self._stop = stop
-        self._has_left = has_left
+        self._has_leftover_tasks = has_leftover_tasks
         self._stopped: dict[int, int] = {}
         self._last_call = FAR
 
@@ -74,7 +74,7 @@ class ChildLeases:
         now, pause_s = clock(), self._idle_s
         if now >= self._last_call:
             self._last_call = FAR
-            if _threads_at_work() or self._has_left():
+            if _threads_at_work() or self._has_leftover_tasks():
                 os.kill(os.getpid(), signal.SIGKILL)
         for slot, number, confirmed_at, begun in self._table.runs():
             left_ns = confirmed_at + self._stop_ns - now

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from horsies.app import Horsies
     from horsies.run.child.execute import Tasks
-    from horsies.run.child.stack import Stack
     from horsies.run.contract import LogRecord
 
 _REASON_LIMIT: Final = 32_000
@@ -162,7 +161,7 @@ def _serve(
         table,
         LeaseTerms(*terms),
         lambda slot, number, stop: runners[slot >= first_async_slot].stop(number, stop),
-        lambda: any(runner.has_left() for runner in runners if isinstance(runner, AsyncRunner)),
+        lambda: any(runner.has_leftover_tasks() for runner in runners if isinstance(runner, AsyncRunner)),
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     threads = [threading.get_native_id()]
@@ -194,18 +193,14 @@ def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
                 setproctitle(rest[0])
             elif kind == "stack":
                 question, kind_of_runner, number, with_locals = rest
-                parent.say("stack", question, _stack(runners[kind_of_runner], number, with_locals=with_locals))
+                try:
+                    stack = runners[kind_of_runner].stack(number, with_locals=with_locals)
+                except Exception as error:  # noqa: BLE001 - frames change while they are read; this thread stops jobs, too
+                    stack = {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
+                parent.say("stack", question, stack)
             else:
                 kind_of_runner, number, code, message = rest
                 runners[kind_of_runner].stop(number, TaskStopped(code, message))
-
-
-def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) -> Stack | None:
-    """Return the stack of a job. Frames change while they are read; no failure may end this thread."""
-    try:
-        return runner.stack(number, with_locals=with_locals)
-    except Exception as error:  # noqa: BLE001
-        return {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
 
 
 def _load(locator: str, database_url: str | None, parent: Parent) -> Horsies:

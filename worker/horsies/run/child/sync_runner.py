@@ -78,7 +78,7 @@ class SyncRunner:
         current = self._current
         if current is not None and current.number == number:
             _wake()
-            threading.Thread(target=self._insist, args=(current, stop), daemon=True).start()
+            threading.Thread(target=self._repeat_signal, args=(current, stop), daemon=True).start()
 
     def stack(self, number: int, *, with_locals: bool) -> Stack | None:
         """Return what this job is doing, None if it does not run. Called from the thread that listens to the parent."""
@@ -96,7 +96,7 @@ class SyncRunner:
         """
         current = self._current
         if self._shielded:
-            return  # `_insist` repeats the signal
+            return  # `_repeat_signal` repeats the signal
         if current is not None and (stop := self._stops.pop(current.number, None)) is not None:
             current.stop = stop
             raise stop
@@ -113,7 +113,7 @@ class SyncRunner:
         finally:
             self._shielded = before
 
-    def _insist(self, run: ChildRun, stop: TaskStopped) -> None:
+    def _repeat_signal(self, run: ChildRun, stop: TaskStopped) -> None:
         """Repeat the signal until it was handled: one just before a system call does not interrupt that."""
         sleep(_HEARD_AFTER_S)
         while self._current is run and self._stops.get(run.number) is stop:
@@ -135,7 +135,7 @@ class SyncRunner:
         self.current_key = None
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes
-        run.let_go()
+        run.release()
         return number, outcome, duration_s, run.began, run.span, logged
 
     def _take_stop(self, number: int) -> TaskStopped | None:

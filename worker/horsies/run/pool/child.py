@@ -26,7 +26,7 @@ from horsies.run.frames import Channel
 from horsies.run.guard import SLOT_BYTES, LeaseTable, clock
 from horsies.run.pool.job_queue import JobQueue, LostJobs, Title
 from horsies.run.pool.output import OutputReader
-from horsies.run.pool.process import ChildProcess, shared_memory, stands_still
+from horsies.run.pool.process import ChildProcess, is_suspended, shared_memory
 from horsies.run.pool.stacks import StackReader
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 from horsies.waits_in_tasks import WAIT_BYTES
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _RECYCLE_GRACE_S: Final = 5.0
 _DEATH_S: Final = 5.0  # SIGKILL takes milliseconds, unless the process hangs in the kernel
-_LAST_WORDS: Final = 20
+_RECENT_LINES: Final = 20
 _SPARE_SLOTS: Final = 64  # a child gets at most 32 plain jobs ahead
 _STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
 
@@ -84,27 +84,27 @@ class Child:
         self._submitted = 0
         self._finishing = False
         self._too_late: list[str] = []
-        self._last_words: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._recent_lines: deque[str] = deque(maxlen=_RECENT_LINES)
         self.title = Title(
             self._loop,
             spec.title,
             self.running,
-            lambda key: next(track.task_name(key) for track in self._tracks if key in track),
+            lambda key: next(queue.task_name(key) for queue in self._queues if key in queue),
             lambda title: self.control.send(("title", title)),
         )
         self.control = Channel(self._loop, self._hear, self.lost)
-        self._stood_still = False
+        self._was_suspended = False
         self._table_fd = shared_memory("horsies leases", (2 * _SPARE_SLOTS + spec.async_concurrency) * SLOT_BYTES)
         self.table = LeaseTable(self._table_fd)
         self._progress_fd = shared_memory("horsies progress", (len(self.table.slots) + 1) * RECORD_BYTES)
         self.progress = ProgressTable(self._progress_fd)
         self._late_ns = spec.terms.late_ns
         slots = self.table.slots
-        self._tracks = (
+        self._queues = (
             JobQueue(self, 0, 1, slots[:_SPARE_SLOTS]),
             JobQueue(self, 1, spec.async_concurrency, slots[_SPARE_SLOTS:]),
         )
-        self._channels = [self.control, *(track.channel for track in self._tracks)]
+        self._channels = [self.control, *(queue.channel for queue in self._queues)]
         self._dump = shared_memory("horsies stacks", 0)
         self._process, self._outputs = self._spawn()
         self._stacks = StackReader(
@@ -137,7 +137,7 @@ class Child:
     @property
     def in_flight(self) -> int:
         """Number of jobs submitted without a result yet: running or waiting in the child."""
-        return sum(len(track) for track in self._tracks)
+        return sum(len(queue) for queue in self._queues)
 
     @property
     def remaining(self) -> int | None:
@@ -157,52 +157,55 @@ class Child:
             self._too_late.append(job.key)
             return
         self._submitted += 1
-        self._tracks[job.task_name in self._coroutines].submit(job, confirmed_at)
+        self._queues[job.task_name in self._coroutines].submit(job, confirmed_at)
         if clock() - confirmed_at > self._late_ns:
             self.guard.check()
 
     def confirm(self, key: str, confirmed_at: int) -> None:
         """Count the lease of this job from a stored beat that shows it alive. An unknown key is ignored."""
-        for track in self._tracks:
-            if key in track:
-                track.confirm(key, confirmed_at)
+        for queue in self._queues:
+            if key in queue:
+                queue.confirm(key, confirmed_at)
 
-    def stands_still(self) -> bool:
+    def is_suspended(self) -> bool:
         """Return whether its process is stopped or frozen, so that no job in it may be reported alive."""
-        self._stood_still = stands_still(self.pid)
-        return self._stood_still
+        self._was_suspended = is_suspended(self.pid)
+        return self._was_suspended
 
     def stop_task(self, key: str, code: str = TASK_INTERRUPTED, message: str = "the task was asked to stop") -> None:
         """Stop one job: a waiting job never starts; a running one is interrupted, and its child killed after 5 s.
 
         The job then ends with `code`, unless its code had returned before. An unknown key is ignored.
         """
-        for track in self._tracks:
-            if key in track:
-                track.stop(key, code, message)
+        for queue in self._queues:
+            if key in queue:
+                queue.stop(key, code, message)
 
     async def stack(self, key: str, *, with_locals: bool) -> Stack | None:
         """Return what this job is doing now, within a second; None if it has not begun or has ended."""
-        for kind, track in enumerate(self._tracks):
-            if key in track:
-                runs = partial(track.has_begun, key)
-                return await self._stacks.read(kind, track.number(key), runs, with_locals=with_locals)
+        for kind, queue in enumerate(self._queues):
+            if key in queue:
+                runs = partial(queue.has_begun, key)
+                return await self._stacks.read(kind, queue.number(key), runs, with_locals=with_locals)
         return None
 
     def before(self, key: str) -> Job | None:
         """Return the job that keeps this one from beginning; None if it has begun, has ended, or is the next."""
-        return next((track.before(key) for track in self._tracks if key in track), None)
+        return next((queue.before(key) for queue in self._queues if key in queue), None)
 
     def read_progress(self) -> None:
         """Pass on the last report of each job that has reported anything."""
         if self.progress.used:
-            for track in self._tracks:
-                track.read_progress()
+            for queue in self._queues:
+                queue.read_progress()
 
     def hold_results(self, hold: bool) -> None:
         """Stop reading results, so that the child waits before it sends more, or read them again."""
-        for track in self._tracks:
-            track.hold_results(hold)
+        for queue in self._queues:
+            if hold:
+                queue.channel.pause()
+            else:
+                queue.channel.resume()
 
     def kill(self) -> None:
         self._process.kill()
@@ -210,8 +213,8 @@ class Child:
     def retire(self) -> None:
         """Take no more jobs; the process ends after those that it has."""
         self._finishing = True
-        for track in self._tracks:
-            track.channel.finish()
+        for queue in self._queues:
+            queue.channel.finish()
 
     @property
     def has_ended(self) -> bool:
@@ -275,7 +278,7 @@ class Child:
 
     def _output(self, fd: int, stream: Stream) -> OutputReader:
         def emit(key: str | None, line: str) -> None:
-            self._last_words.append(line)
+            self._recent_lines.append(line)
             self._listener.printed(self, key, stream, line)
 
         return OutputReader(self._loop, fd, emit, self._only_key)
@@ -292,12 +295,12 @@ class Child:
     def _hear(self, messages: list[Any]) -> None:
         for kind, *rest in messages:
             if kind == "stack":
-                self._stacks.heard(*rest)
+                self._stacks.take_answer(*rest)
                 continue
             if kind == "log":
                 key, record = rest
                 self.read_outputs()  # what was printed before it
-                self._last_words.append(record[2])
+                self._recent_lines.append(record[2])
                 self._listener.logged(self, key or self._only_key(), record)
                 continue
             if self._ready.done():
@@ -332,7 +335,7 @@ class Child:
     def _exited(self, returncode: int) -> None:
         self._finishing = True
         self.control.drain()
-        plain, many = (track.on_child_exit() for track in self._tracks)
+        plain, many = (queue.on_child_exit() for queue in self._queues)
         self.table.close()
         self.progress.close()
         for output in self._outputs:
@@ -353,8 +356,8 @@ class Child:
         causes = [cause for each in lost for cause in each.causes]
         if returncode != -signal.SIGKILL or not causes:
             return ""
-        return f"its process was stopped or frozen; {causes[0]}" if self._stood_still else causes[0]
+        return f"its process was stopped or frozen; {causes[0]}" if self._was_suspended else causes[0]
 
     def _failure(self, reason: str, *notes: str) -> ChildFailed:
-        words = [f"its last words:\n{chr(10).join(self._last_words)}"] if self._last_words else []
+        words = [f"its last output:\n{chr(10).join(self._recent_lines)}"] if self._recent_lines else []
         return ChildFailed(f"child {self.spec.index} did not start: {reason}", notes=[*notes, *words])

@@ -137,12 +137,6 @@ class JobQueue:
         for submitted in self._submitted.values():
             self._report_progress(submitted)
 
-    def hold_results(self, hold: bool) -> None:
-        if hold:
-            self.channel.pause()
-        else:
-            self.channel.resume()
-
     def stop(self, key: str, code: str, message: str) -> None:
         """Ask the child to stop this job, and kill the child if its code does not react."""
         self.channel.resume()  # its result may be unread
@@ -169,7 +163,9 @@ class JobQueue:
                 code, message = submitted.stop
                 if began:
                     message = f"{message}; its process had to be killed"
-                    lost.causes.append(f"{_named(submitted.job)} did not stop ({code})")
+                    lost.causes.append(
+                        f"task {task_id_of(submitted.job.key)} ({submitted.job.task_name}) did not stop ({code})"
+                    )
                 self._end(submitted, failed(code, message), 0.0, began=began)
                 continue
             confirmed_at = self._table.confirmed_at(submitted.slot)
@@ -239,10 +235,6 @@ class JobQueue:
             self._begin(self._waiting.popleft())
         ok, text, code, message = outcome
         self._child.job_ended(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began, span))
-
-
-def _named(job: Job) -> str:
-    return f"task {task_id_of(job.key)} ({job.task_name})"
 
 
 PAUSE_S: Final = 0.05  # the name of a shorter job could not be read before its end

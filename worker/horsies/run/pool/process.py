@@ -103,7 +103,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _PROC: Final = Path("/proc")
 
 
-def stands_still(pid: int) -> bool:
+def is_suspended(pid: int) -> bool:
     """Return whether it is stopped or frozen; False if it has ended, which is noticed otherwise."""
     if sys.platform != "linux":
         with suppress(psutil.Error):

@@ -86,7 +86,7 @@ class StackReader:
         found = answer.result()
         return None if found is None else {"how": "python"} | found
 
-    def heard(self, question: int, stack: Stack | None) -> None:
+    def take_answer(self, question: int, stack: Stack | None) -> None:
         """Take the child's answer, which may come too late."""
         answer = self._asked.get(question)
         if answer is not None and not answer.done():

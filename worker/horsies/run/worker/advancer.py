@@ -33,7 +33,7 @@ _LONGEST_DELAY_S = 2.0
 
 
 @dataclass(slots=True)
-class _Aside:
+class _Postponed:
     """Ended tasks of a family that is locked, and when to try again."""
 
     delay_s: float = _FIRST_DELAY_S / 2
@@ -61,13 +61,13 @@ class Advancer(WorkerLoop):
         self._spans: dict[str, str] = {}
         self._ended: dict[str, object] = {}
         """Each with a mark: a task that ends again during its advance is advanced again."""
-        self._aside: dict[str, _Aside] = {}
+        self._postponed: dict[str, _Postponed] = {}
         """By the root of the family that another session has locked."""
 
     @property
     def pending(self) -> int:
         """The number of ended tasks that are not advanced yet."""
-        return len(self._ended) + sum(len(aside.task_ids) for aside in self._aside.values())
+        return len(self._ended) + sum(len(aside.task_ids) for aside in self._postponed.values())
 
     def started(self, task_id: str) -> None:
         """Note that the task of a node has started."""
@@ -85,7 +85,7 @@ class Advancer(WorkerLoop):
         self.wake.set()
 
     async def step(self) -> None:
-        self._bring_back()
+        self._resume_postponed()
         if self._ended:
             await self._advance(dict(islice(self._ended.items(), _LARGEST_BATCH)))
         if running := self._running():
@@ -128,7 +128,7 @@ class Advancer(WorkerLoop):
                 del self._ended[task_id]
                 if task_id not in locked:
                     self._spans.pop(task_id, None)
-        self._put_aside(locked, leave)
+        self._postpone(locked, leave)
         self._flow.quiet.set()
 
     async def _run_nodes(self, task_ids: list[str]) -> None:
@@ -146,25 +146,25 @@ class Advancer(WorkerLoop):
     def _blocked(self) -> list[str]:
         """Return the roots of families that were locked a moment ago."""
         now = time.monotonic()
-        return [root for root, aside in self._aside.items() if aside.due > now]
+        return [root for root, aside in self._postponed.items() if aside.due > now]
 
-    def _put_aside(self, locked: Mapping[str, str], leave: Collection[str]) -> None:
+    def _postpone(self, locked: Mapping[str, str], leave: Collection[str]) -> None:
         """Schedule another try for locked tasks; drop those that were tried and are no longer locked."""
-        for root in self._aside.keys() - set(leave) - set(locked.values()):
-            if not self._aside[root].task_ids:
-                del self._aside[root]
+        for root in self._postponed.keys() - set(leave) - set(locked.values()):
+            if not self._postponed[root].task_ids:
+                del self._postponed[root]
         now = time.monotonic()
         for root in set(locked.values()).difference(leave):
-            aside = self._aside.setdefault(root, _Aside())
+            aside = self._postponed.setdefault(root, _Postponed())
             aside.delay_s = min(2 * aside.delay_s, _LONGEST_DELAY_S)
             aside.due = now + aside.delay_s
             asyncio.get_running_loop().call_later(aside.delay_s, self.wake.set)
         for task_id, root in locked.items():
-            self._aside[root].task_ids[task_id] = None
+            self._postponed[root].task_ids[task_id] = None
 
-    def _bring_back(self) -> None:
+    def _resume_postponed(self) -> None:
         now = time.monotonic()
-        for aside in self._aside.values():
+        for aside in self._postponed.values():
             if aside.due <= now:
                 for task_id in aside.task_ids:
                     self._ended.setdefault(task_id, object())

@@ -71,7 +71,7 @@ class Beats(WorkerLoop):
             await self._step()
         except DatabaseUnavailable as error:
             if self._refusal_is_proof and is_refusal(error):
-                self._spare(tried_at)
+                self._extend_leases(tried_at)
             raise
 
     async def _step(self) -> None:
@@ -112,17 +112,17 @@ class Beats(WorkerLoop):
         except _NONE_CAN_BEAT as error:
             if len(self.dedicated.url.hosts) < 2:
                 waited = isinstance(error, asyncpg.LockNotAvailableError)
-                self._spare(sent_at + (_LOCK_WAIT_NS if waited else 0))
+                self._extend_leases(sent_at + (_LOCK_WAIT_NS if waited else 0))
             raise
         for entry in alive:
             if entry.stage is not Stage.RUNNING or self._in_flight.get(entry.task.token) is not entry:
                 continue
             if entry.task.token in stale:
-                self._starter.lose(entry)
+                self._starter.stop_lost(entry)
             else:
                 entry.confirm(sent_at)
 
-    def _spare(self, moment: int) -> None:
+    def _extend_leases(self, moment: int) -> None:
         """Count the leases from a moment when no worker could beat: sweeps leave such runs, too."""
         for entry in self._alive():
             entry.confirm(self._terms.spared_from(moment))
@@ -130,5 +130,5 @@ class Beats(WorkerLoop):
     def _alive(self) -> dict[InFlightTask, Child]:
         """Return running tasks and their child processes, without those of a stopped process, whatever stopped it."""
         running = {entry: entry.child for entry in self._in_flight.at(Stage.RUNNING) if entry.child is not None}
-        still = {child for child in set(running.values()) if child.stands_still()}
+        still = {child for child in set(running.values()) if child.is_suspended()}
         return {entry: child for entry, child in running.items() if child not in still}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from horsies.store.dedicated_connection import DedicatedConnection
 
 
-_HOLDS_S = 0.02
+_FOUND_TTL_S = 0.02
 """How long the tasks that a search has found may be claimed by the claims that follow.
 
 If many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
@@ -75,7 +75,7 @@ class ClaimOrder:
         searched, now = self._searched.get((queue, is_async)), time.monotonic()
         if searched is None or now - searched.at > _BLOCKED_S:
             return None
-        return searched.found[: limit + _SPARE] if now - searched.found_at <= _HOLDS_S else []
+        return searched.found[: limit + _SPARE] if now - searched.found_at <= _FOUND_TTL_S else []
 
     def remember(
         self, queue: str, following: Sequence[TupleId] | None, claimed: list[ClaimedTask], *, is_async: bool
@@ -102,10 +102,10 @@ class ClaimOrder:
 _EXPIRED_EVERY_S = 1.0
 _MANY_EXPIRED_EVERY_S = 0.25
 _MANY_EXPIRED = 500
-_FULL_HOLDS_S = 0.1
+_CAP_FULL_TTL_S = 0.1
 """How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
 _RETRIES_EVERY_S = 0.1
-_PATIENCE_S = 0.05
+_CLAIM_WAIT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +191,16 @@ class Claimer(WorkerLoop):
             self._forget_full()
             connection = await self.dedicated.ready()
             if self._connection not in (connection, None):
-                self._lost_claims.soon()  # the server may be another one by now, with fewer transactions
+                self._lost_claims.search_soon()  # the server may be another one by now, with fewer transactions
             self._connection = connection
             if self._lost_claims.is_due:
                 await self._lost_claims.release_due(connection)
             try:
                 for is_async, names in self._kinds:
-                    if not self._turned_away:
+                    if not self._caps_are_full:
                         await self._fill(connection, names, is_async=is_async)
             except BaseException as error:
-                self._lost_claims.after(error)
+                self._lost_claims.search_after(error)
                 raise
             if self._freed:
                 await self._announce_room(connection)
@@ -217,7 +217,7 @@ class Claimer(WorkerLoop):
         """
         if self.claiming.locked():
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE_S), self.claiming:
+                async with asyncio.timeout(_CLAIM_WAIT_S), self.claiming:
                     pass
             if self.claiming.locked():
                 return None
@@ -236,7 +236,7 @@ class Claimer(WorkerLoop):
 
     def failed(self, error: BaseException) -> None:
         """Note that a claim has failed. If the connection was lost, it may have been made or not."""
-        self._lost_claims.after(error)
+        self._lost_claims.search_after(error)
         self.wake.set()
 
     @property
@@ -245,7 +245,7 @@ class Claimer(WorkerLoop):
         return self.draining or self._outage.holds_back
 
     @property
-    def _turned_away(self) -> bool:
+    def _caps_are_full(self) -> bool:
         """True if no queue has room under its cap or the cluster's cap."""
         return all(self._is_full(queue) for queue in self._rules.queues)
 
@@ -258,7 +258,7 @@ class Claimer(WorkerLoop):
         self._full = {
             queue: since
             for queue, since in self._full.items()
-            if now - since < _FULL_HOLDS_S and queue not in self._got_room
+            if now - since < _CAP_FULL_TTL_S and queue not in self._got_room
         }
         self._got_room.clear()
 
@@ -381,7 +381,7 @@ class Claimer(WorkerLoop):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if self._turned_away:
+        if self._caps_are_full:
             return
         due_in, retry_in = await next_due(connection, [queue for queue in self.queues if queue not in self._full])
         if retry_in is not None:  # of any queue: many may follow each other that are for other workers

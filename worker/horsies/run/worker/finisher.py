@@ -55,11 +55,11 @@ class Finisher(WorkerLoop):
         for entry in batch:
             flow.tasks.move(entry, Stage.STORING)
         try:
-            finished = await self._store_or_set_aside(connection, batch, careful=bool(outbox.locked))
+            finished = await self._store_or_postpone(connection, batch, careful=bool(outbox.locked))
         except BaseException:
             self._unanswered.update(batch)  # stored or not: sent again, a row that has ended is found stale
             for entry in batch:
-                if not outbox.is_aside(entry):
+                if not outbox.is_postponed(entry):
                     flow.tasks.move(entry, Stage.FINISHING)
             raise
         stored = {entry: finished[entry.task.token] for entry in batch if entry.task.token in finished}
@@ -85,7 +85,7 @@ class Finisher(WorkerLoop):
         if entry.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
             self._advancer.ended(entry.task_id, ended.outcome.span)
 
-    async def _store_or_set_aside(
+    async def _store_or_postpone(
         self, connection: asyncpg.Connection, batch: Batch, *, careful: bool
     ) -> dict[Token, Finished]:
         """Store the batch; a row that another session has locked, or the database rejects, does not delay the others.
@@ -107,7 +107,7 @@ class Finisher(WorkerLoop):
             if careful:
                 raise  # not a row is locked, but the table
             self._unanswered.update(batch)
-            return await self._store_or_set_aside(connection, batch, careful=True)
+            return await self._store_or_postpone(connection, batch, careful=True)
         except asyncpg.PostgresError as error:
             if not is_about_one_row(error):
                 raise

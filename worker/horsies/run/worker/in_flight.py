@@ -188,9 +188,9 @@ class ProgressBook:
     def __init__(self) -> None:
         self._running: dict[InFlightTask, tuple[Reading, Pace]] = {}
         self._changed: dict[InFlightTask, None] = {}
-        self._last_words: list[ProgressReport] = []
+        self._final_reports: list[ProgressReport] = []
 
-    def heard(self, entry: InFlightTask, reading: Reading) -> None:
+    def add(self, entry: InFlightTask, reading: Reading) -> None:
         """Take the last report of a run, the same one as before perhaps."""
         known, now = self._running.get(entry), time.monotonic()
         if known is None:
@@ -207,19 +207,19 @@ class ProgressBook:
         """Forget a run: its outcome is stored, or the claim is no longer this worker's."""
         if entry in self._running:
             if entry in self._changed and accepted:
-                self._last_words.append(self._report(entry, ended=True))
+                self._final_reports.append(self._report(entry, ended=True))
             del self._running[entry]
             self._changed.pop(entry, None)
 
     @contextmanager
     def to_store(self) -> Iterator[list[ProgressReport]]:
         """Yield the reports that are not stored yet. After an error they are offered again, or newer ones."""
-        words, changed = self._last_words, list(self._changed)
-        self._last_words, self._changed = [], {}
+        words, changed = self._final_reports, list(self._changed)
+        self._final_reports, self._changed = [], {}
         try:
             yield [*words, *(self._report(entry, ended=False) for entry in changed)]
         except BaseException:
-            self._last_words = [*words, *self._last_words]
+            self._final_reports = [*words, *self._final_reports]
             self._changed = {entry: None for entry in (*changed, *self._changed) if entry in self._running}
             raise
 

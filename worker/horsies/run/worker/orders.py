@@ -53,7 +53,7 @@ class Orders(WorkerLoop):
         async with self.dedicated.acquire() as connection:
             await self._obey(connection)
             if self._claimer.draining:
-                await self._give_back(connection)
+                await self._release_waiting(connection)
             if self._pruned is None or time.monotonic() - self._pruned > _PRUNE_EVERY_S:
                 self._pruned = time.monotonic()  # first: a role that may not delete gets the error only once an hour
                 await connection.execute(statement(__name__, "order_prune"))
@@ -71,7 +71,7 @@ class Orders(WorkerLoop):
             self._events.note("claiming resumed", by=by, reason=reason)
             self._claimer.wake.set()
 
-    async def _give_back(self, connection: asyncpg.Connection) -> None:
+    async def _release_waiting(self, connection: asyncpg.Connection) -> None:
         """Release tasks that would otherwise wait behind running ones, also those of a claim under way at the order."""
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()

@@ -218,7 +218,7 @@ class Outbox:
             batch[entry] = ended
         return batch or {entry: self._outcomes[entry] for entry, due_at in self._rejected.items() if due_at <= now}
 
-    def is_aside(self, entry: InFlightTask) -> bool:
+    def is_postponed(self, entry: InFlightTask) -> bool:
         return entry in self._rejected or entry in self._locked
 
     def is_rejected(self, entry: InFlightTask) -> bool:
@@ -229,7 +229,7 @@ class Outbox:
 
     def stored(self, entry: InFlightTask) -> None:
         """Forget it: the database has it, or does not want it any more."""
-        if not self.is_aside(entry):
+        if not self.is_postponed(entry):
             self._count(-self._outcomes[entry].size)
         del self._outcomes[entry]
         self._rejected.pop(entry, None)
@@ -264,7 +264,7 @@ class Outbox:
             self._join_count(entry)
         self.wake.set()
 
-    def give_up(self) -> list[str]:
+    def log_lost(self) -> list[str]:
         """Log the tasks whose outcomes are not stored when the worker ends, and return their ids."""
         if self._outcomes:
             self._events.warn("outcomes lost", count=len(self._outcomes), reason="the database did not take them")
@@ -274,7 +274,7 @@ class Outbox:
 
     def has_ended_before(self, moment: float) -> bool:
         """Return whether an outcome from before then waits, apart from those that are set aside."""
-        return any(ended.ended_at <= moment and not self.is_aside(entry) for entry, ended in self._outcomes.items())
+        return any(ended.ended_at <= moment and not self.is_postponed(entry) for entry, ended in self._outcomes.items())
 
     def overdue(self) -> list[Token]:
         """Return the tokens of outcomes that could not be stored for some time."""
@@ -289,12 +289,12 @@ class Outbox:
 
     def _leave_count(self, entry: InFlightTask) -> None:
         """Count it no longer, before it is set aside: it may stay for long."""
-        if not self.is_aside(entry):
+        if not self.is_postponed(entry):
             self._count(-self._outcomes[entry].size)
 
     def _join_count(self, entry: InFlightTask) -> None:
         """Count it again, after it was set aside."""
-        if not self.is_aside(entry):
+        if not self.is_postponed(entry):
             self._count(self._outcomes[entry].size)
 
     def _count(self, chars: int) -> None:

@@ -116,7 +116,7 @@ class ReloadedWorker(Protocol):
     snapshots: Snapshots
     phase: Phase
 
-    async def give_back(self) -> None: ...
+    async def release_claims(self) -> None: ...
 
 
 class Reloader:
@@ -181,7 +181,7 @@ class Reloader:
         before = set(rules.tasks)
         async with worker.claimer.claiming:
             rules.learn(child.facts)
-        await worker.give_back()
+        await worker.release_claims()
         worker.snapshots.learn(child.facts)
         new, gone = sorted(child.facts.keys() - before), sorted(before - child.facts.keys())
         if new or gone:

@@ -104,7 +104,7 @@ class Snapshots(WorkerLoop):
 
 
 _MOST_AT_ONCE: Final = 1_000
-_PATIENCE_S: Final = 2.0
+_STORE_TIMEOUT_S: Final = 2.0
 """A thousand reports take 6 ms."""
 
 
@@ -120,7 +120,7 @@ class ProgressWriter(WorkerLoop):
         # The table of reports may be locked. No loop that shares this connection has to wait for that, and no claim.
         with suppress(TimeoutError), self._flow.progress.to_store() as reports:
             for begin in range(0, len(reports), _MOST_AT_ONCE):
-                async with asyncio.timeout(_PATIENCE_S), self.dedicated.acquire() as connection:
+                async with asyncio.timeout(_STORE_TIMEOUT_S), self.dedicated.acquire() as connection:
                     await store_progress(connection, self._worker_id, reports[begin : begin + _MOST_AT_ONCE])
 
 
@@ -145,17 +145,9 @@ class ChildrenMemory:
     limit_mb: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The names under which a version of control groups tells a group's memory."""
-
-    limit: str
-    used: str
-    cache: str
-
-
-_VERSION_1: Final = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_VERSION_2: Final = _Files("memory.max", "memory.current", "inactive_file")
+_VERSION_1: Final = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_VERSION_2: Final = ("memory.max", "memory.current", "inactive_file")
+"""The files of a control group that have its limit and its use, and the field of memory.stat with the cache."""
 
 
 def container_memory(
@@ -168,16 +160,18 @@ def container_memory(
     """
     found = []
     with suppress(OSError):
-        for group, files in _groups(membership.read_text(encoding="utf-8").splitlines(), mount):
+        for group, (limit_file, used_file, cache_field) in _groups(
+            membership.read_text(encoding="utf-8").splitlines(), mount
+        ):
             with suppress(OSError, ValueError):  # not mounted here, or "max"
-                limit = int((group / files.limit).read_text(encoding="ascii"))
-                used = int((group / files.used).read_text(encoding="ascii")) - _cache(group, files)
+                limit = int((group / limit_file).read_text(encoding="ascii"))
+                used = int((group / used_file).read_text(encoding="ascii")) - _cache(group, cache_field)
                 if 0 < limit < _NO_LIMIT:
                     found.append(ContainerMemory(used / MB, limit / MB))
     return min(found, key=lambda one: one.limit_mb - one.used_mb, default=None)
 
 
-def _groups(lines: Iterable[str], mount: Path) -> Iterator[tuple[Path, _Files]]:
+def _groups(lines: Iterable[str], mount: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:
     """Yield the group of this process and all above it; in a container only the outermost may be mounted."""
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -188,11 +182,11 @@ def _groups(lines: Iterable[str], mount: Path) -> Iterator[tuple[Path, _Files]]:
         yield from ((each, files) for each in (group, *group.parents) if each.is_relative_to(root))
 
 
-def _cache(group: Path, files: _Files) -> int:
+def _cache(group: Path, field: str) -> int:
     """Return the file cache that the kernel reclaims before it kills a process."""
     for line in (group / "memory.stat").read_text(encoding="ascii").splitlines():
         name, _, amount = line.partition(" ")
-        if name == files.cache:
+        if name == field:
             return int(amount)
     return 0
 

@@ -58,12 +58,12 @@ class LostClaims:
         """True if a reply was just lost, so that no claim may be made before `release_due`."""
         return len(self._due) > 1
 
-    def after(self, error: BaseException) -> None:
+    def search_after(self, error: BaseException) -> None:
         """Search for the claims of a failed statement, unless the server has reported that nothing was claimed."""
         if not is_blocked(error):
-            self.soon()
+            self.search_soon()
 
-    def soon(self) -> None:
+    def search_soon(self) -> None:
         """Look before the next claim, and once more later.
 
         The lost statement may still be running: the server notices that its connection is closed when it answers.
@@ -72,7 +72,7 @@ class LostClaims:
         self._due = [now, now + _RELEASE_AGAIN_S]
         asyncio.get_running_loop().call_later(_RELEASE_AGAIN_S, self._flow.claim.set)
 
-    def after_locks(self) -> None:
+    def search_later(self) -> None:
         """Search later: they are in rows that other sessions have locked."""
         if not self._due:
             self._due = [time.monotonic() + _LOCKED_AGAIN_S]
@@ -83,7 +83,7 @@ class LostClaims:
         returned, locked = await self.release(connection)
         del self._due[0]
         if locked:
-            self.after_locks()
+            self.search_later()
         if returned:
             reason = "their reply was lost, or their row was locked"
             self._events.warn("lost claims released", count=len(returned), reason=reason)
@@ -134,7 +134,7 @@ class Starter(WorkerLoop):
         self._outage = outage
         self._advancer = advancer
         self._lost_claims = lost_claims
-        self._turned_away: list[InFlightTask] = []
+        self._rejected_by_cap: list[InFlightTask] = []
         """CLAIMED, and the cap of its queue had no room when it was to start."""
         self._ask_again = False
         self._asked = 0.0
@@ -163,7 +163,7 @@ class Starter(WorkerLoop):
                 return
         self._flow.submit(entry, args, kwargs)
 
-    def lose(self, entry: InFlightTask) -> None:
+    def stop_lost(self, entry: InFlightTask) -> None:
         """Stop the code of a task that an operator took away, or a sweep while this worker was stalled."""
         self._events.claim_lost(entry, "beat")
         self._flow.stop(entry)
@@ -174,8 +174,8 @@ class Starter(WorkerLoop):
 
     def take_all(self) -> list[InFlightTask]:
         """Drop and return everything that has not been started, to be released."""
-        waiting = [*self._waiting[False], *self._waiting[True], *self._turned_away]
-        self._turned_away.clear()
+        waiting = [*self._waiting[False], *self._waiting[True], *self._rejected_by_cap]
+        self._rejected_by_cap.clear()
         for queue in self._waiting.values():
             queue.clear()
         for entry in self._unresolved:
@@ -188,16 +188,16 @@ class Starter(WorkerLoop):
 
     def retry_waiting(self) -> None:
         """Start them again: there may be room under a cap."""
-        if self._turned_away:
+        if self._rejected_by_cap:
             self._ask_again = True
             self.wake.set()
 
     async def step(self) -> None:
         """Start what waits; once per interval also what a cap had rejected: a notification may have been lost."""
         async with self.stepping:
-            if self._turned_away and (self._ask_again or time.monotonic() - self._asked >= self.interval_s):
-                self._put_back(self._turned_away)
-                self._turned_away = []
+            if self._rejected_by_cap and (self._ask_again or time.monotonic() - self._asked >= self.interval_s):
+                self._put_back(self._rejected_by_cap)
+                self._rejected_by_cap = []
             if self._unresolved:
                 await self._resolve()
             if self._outage.holds_back:
@@ -225,7 +225,7 @@ class Starter(WorkerLoop):
                 self._flow.tasks.move(entry, Stage.RUNNING)
             elif entry.task.token in verdicts.waiting:
                 self._leave_child(entry)
-                self._turned_away.append(entry)
+                self._rejected_by_cap.append(entry)
             else:
                 self._abandon(entry, verdicts)
         # No await from RUNNING to here: a failure in between would leave a task that beats and never runs.
@@ -253,7 +253,7 @@ class Starter(WorkerLoop):
             self._events.warn("start waits for a lock", task=entry.task.task_name, id=entry.task_id, locked_by=holder)
             self._leave_child(entry)
             self._flow.tasks.drop(entry)
-        self._lost_claims.after_locks()
+        self._lost_claims.search_later()
         self._flow.has_room()
         return await self._ask(connection, batch)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CHANNEL = "horsies_workflow_ready"
 _BATCH = 100
 # A build that takes longer runs beside the next ones: one that hangs would block all others.
-_PATIENCE_S = 0.25
+_BUILD_WAIT_S = 0.25
 _MOST_SLOW = 32
 _MOST_HANGING = 4  # of one definition, each for good: Python cannot end a thread
 # During a deployment, some workers do not know its definitions yet, and others do: these check at least this often.
@@ -85,7 +85,7 @@ class SubworkflowBuilder(WorkerLoop):
             if len(self._building) == _MOST_SLOW:
                 break
             self._building[key] = asyncio.create_task(self._build(*key))
-            await asyncio.wait([self._building[key]], timeout=_PATIENCE_S)
+            await asyncio.wait([self._building[key]], timeout=_BUILD_WAIT_S)
             self._collect()
         if new and len(waiting) == _BATCH:
             self.wake.set()

@@ -97,7 +97,7 @@ class TaskFlow:
     def reserve(self, most: int, *, is_async: bool) -> list[Child]:
         """Reserve up to `most` slots for tasks that are about to start; a child may be returned more than once."""
         taken: list[Child] = []
-        while len(taken) < most and (child := self._freest(is_async=is_async)) is not None:
+        while len(taken) < most and (child := self._least_loaded(is_async=is_async)) is not None:
             self._loads[child][is_async] += 1
             taken.append(child)
         return taken
@@ -107,7 +107,7 @@ class TaskFlow:
         if child in self._loads:
             self._loads[child][is_async] -= 1
 
-    def _freest(self, *, is_async: bool) -> Child | None:
+    def _least_loaded(self, *, is_async: bool) -> Child | None:
         """Return the child that should get the next task; None while all are busy.
 
         A child gets a second task only while it finishes its tasks in a few milliseconds: then a task does not wait for
@@ -225,7 +225,7 @@ class TaskFlow:
     def reported(self, key: str, reading: Reading) -> None:
         entry = self._submitted.get(key)
         if entry is not None:
-            self.progress.heard(entry, reading)
+            self.progress.add(entry, reading)
 
 
 class WorkerLoop:

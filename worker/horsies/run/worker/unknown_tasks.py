@@ -19,7 +19,6 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from horsies.lifecycle.claiming import ClaimedTask
     from horsies.run.worker.advancer import Advancer
     from horsies.run.worker.claimer import Claimer
     from horsies.run.worker.task_flow import TaskFlow
@@ -87,37 +86,32 @@ class UnknownTasks(WorkerLoop):
             )
 
     async def _claim(self, connection: asyncpg.Connection, names: list[str]) -> None:
-        rules = self._rules
+        rules, tasks = self._rules, self._flow.tasks
         async with self._claimer.claiming:
             for queue in rules.queues:
-                request = ClaimRequest(queue, self._most(), rules.lease_ms, names)
-                if request.limit <= 0:
+                room = _BATCH - len(self._waiting)
+                if rules.max_claimed:
+                    room = min(room, rules.max_claimed - tasks.count(Stage.CLAIMED))
+                if room <= 0:
                     self.notice()
                     return
                 try:
-                    self._hold(await self._some(connection, request))
+                    if rules.capped:
+                        claimed = (await rules.claim_capped(connection, [queue], room, names)).tasks
+                    else:
+                        request = ClaimRequest(queue, room, rules.lease_ms, names)
+                        claimed = await claim(connection, rules.worker_id, request)
                 except BaseException as error:
                     self._claimer.failed(error)
                     raise
-
-    async def _some(self, connection: asyncpg.Connection, request: ClaimRequest) -> list[ClaimedTask]:
-        rules = self._rules
-        if not rules.capped:
-            return await claim(connection, rules.worker_id, request)
-        return (await rules.claim_capped(connection, [request.queue], request.limit, request.task_names)).tasks
-
-    def _most(self) -> int:
-        most = _BATCH - len(self._waiting)
-        limit = self._rules.max_claimed
-        return min(most, limit - self._flow.tasks.count(Stage.CLAIMED)) if limit else most
-
-    def _hold(self, claimed: list[ClaimedTask]) -> None:
-        for task in claimed:
-            entry = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
-            self._flow.tasks.add(entry)
-            self._waiting.append(entry)
-        if claimed:
-            self.wake.set()  # there may be more
+                entries = [
+                    InFlightTask(each, is_async=False, timeout_ms=None, requeue_on_interrupt=True) for each in claimed
+                ]
+                for entry in entries:
+                    tasks.add(entry)
+                self._waiting += entries
+                if claimed:
+                    self.wake.set()  # there may be more
 
     async def _start(self, connection: asyncpg.Connection) -> None:
         """Make them RUNNING here, in no child, with an outcome at once, which the finisher stores."""

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 _TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
 _DEDICATED = ("claim", "start", "finish", "advance", "beat", "upkeep")
 _LAST_CLAIM_S = 1.0
-_GIVE_BACK_S = 5.0
-_GOODBYE_S = 2.0
-_CLOSE_S = 0.1
+_RELEASE_TIMEOUT_S = 5.0
+_CLOSE_TIMEOUT_S = 2.0
+_LEAST_CLOSE_S = 0.1
 _STORE_HURRIED_S = 3.0
 _HOOKS_S = 2.0
 
@@ -130,9 +130,9 @@ class Worker(Service):
         """Stop claiming, release claims, drain while beats go on, interrupt the rest, store every outcome."""
         self.phase = Phase.STOPPING
         begin, times = time.monotonic(), self.settings.stop_times
-        self.loops.hasten()
+        self.loops.hurry()
         await self._stop_claiming()
-        await self.give_back()
+        await self.release_claims()
         await self._drain(begin + times.drain_s)
         if self.flow.tasks.count(Stage.RUNNING):
             await self._interrupt(times.stop_task_s)
@@ -140,7 +140,7 @@ class Worker(Service):
         outbox, advancer = self.flow.outbox, self.advancer
         stored_by = begin + times.store_s
         await self._until(lambda: outbox.pending + advancer.pending == 0, stored_by, hurried=_STORE_HURRIED_S)
-        self.lost = self.flow.outbox.give_up()
+        self.lost = self.flow.outbox.log_lost()
         hooks, who = self._hooks, self.identity
         if hooks is not None:
             hooks.notify(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
@@ -153,9 +153,9 @@ class Worker(Service):
         try:
             async with asyncio.timeout(end - time.monotonic()):
                 await self.loops.stop_all()
-                await self.give_back()
+                await self.release_claims()
                 await self._store_last_snapshot()
-                await self.children.close(_GOODBYE_S)
+                await self.children.close(_CLOSE_TIMEOUT_S)
         except TimeoutError:
             self.events.warn(
                 "shutdown deadline exceeded", reason="the database does not answer, or a child does not end"
@@ -163,7 +163,7 @@ class Worker(Service):
             for dedicated in self.dedicated:
                 dedicated.discard()
         with suppress(*CONNECTION_ERRORS):  # a connection that cannot be closed has been cut
-            async with asyncio.timeout(max(end - time.monotonic(), _CLOSE_S)):
+            async with asyncio.timeout(max(end - time.monotonic(), _LEAST_CLOSE_S)):
                 await self._resources.aclose()
 
     def _wire(self) -> None:
@@ -264,14 +264,14 @@ class Worker(Service):
                 await self.loops.stop("claim")
         await self.loops.stop("claim", "unknown_tasks")
 
-    async def give_back(self) -> None:
+    async def release_claims(self) -> None:
         """Release tasks that have not started, and those of a statement whose reply this worker did not wait for.
 
         Through the claimer's connection: a claim that was cancelled there has ended before this begins.
         """
         dedicated = self.claimer.dedicated
         try:
-            async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
+            async with asyncio.timeout(_RELEASE_TIMEOUT_S), self.claimer.claiming, self.starter.stepping:
                 self.starter.take_all()
                 for entry in self.unknown_tasks.take_all():
                     self.flow.tasks.drop(entry)
@@ -291,7 +291,7 @@ class Worker(Service):
         And how far the tasks came that have just ended.
         """
         try:
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 self.snapshots.is_last = True
                 await self.snapshots.step()
                 await self.progress_writer.step()
