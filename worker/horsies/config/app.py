@@ -6,12 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, SkipValidation
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.rules import CheckedModel, in_child_process
+from horsies.config.rules import CheckedModel, broken, in_child_process
 from horsies.config.schedule import Schedule, ScheduleConfig
 from horsies.config.url import DatabaseUrl
 from horsies.domain.codes import why_not_a_code
@@ -83,10 +84,10 @@ class WorkerResilienceConfig(CheckedModel):
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if self.db_retry_max_ms < self.db_retry_initial_ms:
-            yield ConfigurationError(
+            yield broken(
+                ErrorCode.CONFIG_INVALID_RESILIENCE,
                 f"db_retry_max_ms={self.db_retry_max_ms} is below db_retry_initial_ms={self.db_retry_initial_ms}",
-                code=ErrorCode.CONFIG_INVALID_RESILIENCE,
-                help_text="delays grow from initial to max: raise db_retry_max_ms or lower db_retry_initial_ms",
+                "delays grow from initial to max: raise db_retry_max_ms or lower db_retry_initial_ms",
             )
 
 
@@ -115,12 +116,14 @@ def _why_not_a_code(code: object) -> str | None:
     return why_not_a_code(code) if isinstance(code, str) else f"{code!r} is not a string"
 
 
-def _mapper_problem(message: str) -> ConfigurationError:
-    return ConfigurationError(
-        message,
-        code=ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER,
-        help_text='write codes like "TIMEOUT": exception_mapper={TimeoutError: "TIMEOUT"}',
-    )
+_mapper_problem = partial(
+    broken,
+    ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER,
+    help_text='write codes like "TIMEOUT": exception_mapper={TimeoutError: "TIMEOUT"}',
+)
+_queue_problem = partial(broken, ErrorCode.CONFIG_INVALID_QUEUE_MODE)
+_cap_problem = partial(broken, ErrorCode.CONFIG_INVALID_CLUSTER_CAP)
+_lease_problem = partial(broken, ErrorCode.CONFIG_INVALID_PREFETCH)
 
 
 DEFAULT_QUEUE: Final = "default"
@@ -145,9 +148,7 @@ class CustomQueueConfig(CheckedModel):
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if reason := why_not_a_queue_name(self.name):
-            yield ConfigurationError(
-                reason, code=ErrorCode.CONFIG_INVALID_QUEUE_MODE, help_text="shorten CustomQueueConfig(name=…)"
-            )
+            yield _queue_problem(reason, "shorten CustomQueueConfig(name=…)")
 
 
 DEFAULT_CLAIM_LEASE_MS = 60_000
@@ -244,77 +245,61 @@ class AppConfig(CheckedModel):
         return 1.0 if self.schedule is None else float(self.schedule.check_interval_seconds)
 
     def _queue_rules(self) -> Iterable[ConfigurationError]:
-        code = ErrorCode.CONFIG_INVALID_QUEUE_MODE
+        names = [queue.name for queue in self.custom_queues or ()]
         if self.queue_mode is QueueMode.DEFAULT:
-            if self.default_queue is not None:
-                yield ConfigurationError(
-                    f"default_queue is {self.default_queue!r}, but queue_mode is DEFAULT",
-                    code=code,
-                    help_text="set queue_mode=QueueMode.CUSTOM, or remove default_queue",
-                )
-            if self.custom_queues is not None:
-                yield ConfigurationError(
-                    "custom_queues is set, but queue_mode is DEFAULT",
-                    code=code,
-                    help_text="set queue_mode=QueueMode.CUSTOM, or remove custom_queues",
-                )
+            for setting in ("default_queue", "custom_queues"):
+                if getattr(self, setting) is not None:
+                    yield _queue_problem(
+                        f"{setting} is set, but queue_mode is DEFAULT",
+                        f"set queue_mode=QueueMode.CUSTOM, or remove {setting}",
+                    )
             return
-        if not self.custom_queues:
-            yield ConfigurationError(
+        if not names:
+            yield _queue_problem(
                 "queue_mode is CUSTOM, but custom_queues is empty",
-                code=code,
-                help_text='define at least one: custom_queues=[CustomQueueConfig(name="mail")]',
+                'define at least one: custom_queues=[CustomQueueConfig(name="mail")]',
             )
-            return
-        names = [queue.name for queue in self.custom_queues]
-        if self.default_queue is not None and self.default_queue not in names:
-            yield ConfigurationError(
+        elif self.default_queue is not None and self.default_queue not in names:
+            yield _queue_problem(
                 f"default_queue {self.default_queue!r} is not one of custom_queues",
-                code=code,
-                help_text=f"choose one of {', '.join(names)}, or add it to custom_queues",
+                f"choose one of {', '.join(names)}, or add it to custom_queues",
             )
-        counts = Counter(queue.name for queue in self.custom_queues)
-        if twice := sorted(name for name, count in counts.items() if count > 1):
-            yield ConfigurationError(
-                f"custom_queues has more than one queue named {', '.join(twice)}",
-                code=code,
-                help_text="give every queue its own name",
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+            yield _queue_problem(
+                f"custom_queues has more than one queue named {', '.join(twice)}", "give every queue its own name"
             )
 
     def _cap_rules(self) -> Iterable[ConfigurationError]:
-        cap, code = self.cluster_wide_cap, ErrorCode.CONFIG_INVALID_CLUSTER_CAP
+        cap = self.cluster_wide_cap
         if cap is not None and cap <= 0:
-            yield ConfigurationError(
-                f"cluster_wide_cap={cap} would let no task run",
-                code=code,
-                help_text="set it to 1 or more, or to None for no cap",
+            yield _cap_problem(
+                f"cluster_wide_cap={cap} would let no task run", "set it to 1 or more, or to None for no cap"
             )
         if cap is not None and self.prefetch_buffer > 0:
-            yield ConfigurationError(
+            yield _cap_problem(
                 f"cluster_wide_cap={cap} cannot be combined with prefetch_buffer={self.prefetch_buffer}",
-                code=code,
-                notes=["a worker claims prefetched tasks in addition to those that run, so the cap would be exceeded"],
-                help_text="set prefetch_buffer=0, or remove cluster_wide_cap",
+                "set prefetch_buffer=0, or remove cluster_wide_cap",
+                "a worker claims prefetched tasks in addition to those that run, so the cap would be exceeded",
             )
 
     def _lease_rules(self) -> Iterable[ConfigurationError]:
         if self.prefetch_buffer < 0:
-            yield _prefetch(f"prefetch_buffer={self.prefetch_buffer} is negative", "set it to 0 or more")
+            yield _lease_problem(f"prefetch_buffer={self.prefetch_buffer} is negative", "set it to 0 or more")
         if self.prefetch_buffer > 0 and self.claim_lease_ms is None:
-            yield _prefetch(
+            yield _lease_problem(
                 f"prefetch_buffer={self.prefetch_buffer} needs claim_lease_ms",
                 "set claim_lease_ms, for example 60000: how long a claimed task may wait before other workers take it",
             )
         lease, beat = self.effective_claim_lease_ms, self.recovery.claimer_heartbeat_interval_ms
         if lease <= 0:
-            yield _prefetch(f"claim_lease_ms={lease} is not above 0", f"set it to at least {2 * beat}")
+            yield _lease_problem(f"claim_lease_ms={lease} is not above 0", f"set it to at least {2 * beat}")
         elif lease < 2 * beat:
-            yield _prefetch(
+            yield _lease_problem(
                 f"claim_lease_ms={lease} is below twice claimer_heartbeat_interval_ms={beat}",
                 f"each beat renews the lease: set claim_lease_ms to at least {2 * beat}",
             )
         if self.max_claim_renew_age_ms < max(lease, 1):
-            yield _prefetch(
+            yield _lease_problem(
                 f"max_claim_renew_age_ms={self.max_claim_renew_age_ms} is below the claim lease of {lease} ms",
                 f"set max_claim_renew_age_ms to at least {max(lease, 1)}",
             )
@@ -324,7 +309,3 @@ class AppConfig(CheckedModel):
         if in_child_process():
             return
         (logger or logging.getLogger("horsies")).info("AppConfig: %s", self)
-
-
-def _prefetch(message: str, help_text: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_PREFETCH, help_text=help_text)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from horsies.config.rules import CheckedModel
+from horsies.config.rules import CheckedModel, broken
 from horsies.domain.codes import BuiltInTaskCode, why_not_a_code
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.retry import (
@@ -20,6 +21,7 @@ from horsies.domain.retry import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_invalid = partial(broken, ErrorCode.TASK_INVALID_OPTIONS)
 Interval: TypeAlias = Annotated[int, Field(ge=1, le=LONGEST_INTERVAL_S)]
 
 
@@ -93,7 +95,3 @@ class RetryPolicy(CheckedModel):
         for code in self.auto_retry_for:
             if reason := why_not_a_code(code):
                 yield _invalid(f"auto_retry_for: {reason}", 'codes look like "RATE_LIMITED"')
-
-
-def _invalid(message: str, help_text: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.TASK_INVALID_OPTIONS, help_text=help_text)

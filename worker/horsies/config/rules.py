@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from horsies.domain.errors import ConfigurationError, ConfigurationErrors, HorsiesError, calling_place, raise_collected
+from horsies.domain.errors import (
+    ConfigurationError,
+    ConfigurationErrors,
+    ErrorCode,
+    HorsiesError,
+    calling_place,
+    raise_collected,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,6 +77,10 @@ class CheckedModel(BaseModel):
 def _located(errors: Iterable[HorsiesError], place: SourceLocation | None) -> Iterable[HorsiesError]:
     """Set the place; errors of a nested model that was given as a dict have one already."""
     return [error.with_location(error.location or place) for error in errors]
+
+
+def broken(code: ErrorCode, message: str, help_text: str, *notes: str) -> ConfigurationError:
+    return ConfigurationError(message, code=code, notes=notes, help_text=help_text)
 
 
 def in_child_process() -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
-from horsies.config.rules import CheckedModel
+from horsies.config.rules import CheckedModel, broken
 from horsies.domain.codec import dump_value
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.plain_text import why_not_a_name, why_not_a_queue_name, why_not_a_task_name
@@ -18,6 +19,7 @@ from horsies.domain.schedule_times import WEEK, Cron, Every, WallClock, Weekday,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_invalid = partial(broken, ErrorCode.CONFIG_INVALID_SCHEDULE)
 HOURS = range(24)
 
 
@@ -318,7 +320,3 @@ def _days(days: Iterable[Weekday]) -> str:
 
 def _repeated(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
-
-
-def _invalid(message: str, help_text: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_SCHEDULE, help_text=help_text)

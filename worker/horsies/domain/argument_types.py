@@ -19,12 +19,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from datetime import date, datetime, time
 from enum import Enum
 from functools import partial
-from types import NoneType, SimpleNamespace, UnionType
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, Union, Unpack, get_args, get_origin
 
 from pydantic import BaseModel
 
-from horsies.domain.codec.conversion import bare_type
+from horsies.domain.codec.conversion import bare_type, resolved
 from horsies.domain.codec.json_text import spell_path
 from horsies.domain.task_result import TaskError, TaskResult
 
@@ -135,13 +135,7 @@ def hint_of(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """Return the type of a parameter; its text if its names cannot be resolved here, None without annotation."""
     if parameter.annotation is parameter.empty:
         return None
-    only_this = SimpleNamespace(__annotations__={"it": parameter.annotation})
-    try:
-        return get_type_hints(only_this, getattr(fn, "__globals__", {}), {}, include_extras=True)["it"]
-    # An annotation is the user's expression: it may raise anything, and often contains names that only type checkers
-    # import. The function runs without it, so that is no error.
-    except Exception:  # noqa: BLE001
-        return str(parameter.annotation)
+    return resolved(parameter.annotation, getattr(fn, "__globals__", {}), {})
 
 
 def hint_or_any(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:

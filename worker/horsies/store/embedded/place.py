@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from horsies.config.url import embedded_home
-from horsies.store.embedded.trusted_paths import EmbeddedError, FileLock, owner_name, trusted_directory
+from horsies.store.embedded.trusted_paths import OTHER_SERVER, EmbeddedError, FileLock, owner_name, trusted_directory
 
 ROLE = DATABASE = "horsies"
 _MAX_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
@@ -97,22 +97,19 @@ def unusable(directory: Path, error: OSError) -> EmbeddedError:
     ):  # shutil.Error combines several errors into one text and has no errno
         return disk_full("cannot use the embedded PostgreSQL", directory)
     reason = os.strerror(error.errno) if error.errno else str(error)
-    found = EmbeddedError(f"cannot use {directory} for the embedded PostgreSQL: {reason}")
+    help_text = "free some space or correct the path, or point HORSIES_HOME to another directory"
     if isinstance(error, PermissionError):
         refusing = Path(error.filename) if isinstance(error.filename, str) else directory
-        return found.with_help(
-            f"{_who_refuses(refusing)}; point HORSIES_HOME to a directory that you may write,\n"
-            "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
-        )
-    return found.with_help(
-        "free some space or correct the path, or point HORSIES_HOME to another directory,\n"
-        "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+        help_text = f"{_who_refuses(refusing)}; point HORSIES_HOME to a directory that you may write"
+    return EmbeddedError(
+        f"cannot use {directory} for the embedded PostgreSQL: {reason}", help_text=f"{help_text},\nor {OTHER_SERVER}"
     )
 
 
 def disk_full(what: str, directory: Path) -> EmbeddedError:
-    return EmbeddedError(f"{what}: the disk that holds {directory} is full").with_help(
-        "free some space (a new cluster needs about 40 MB), or point HORSIES_HOME to another disk"
+    return EmbeddedError(
+        f"{what}: the disk that holds {directory} is full",
+        help_text="free some space (a new cluster needs about 40 MB), or point HORSIES_HOME to another disk",
     )
 
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 _ROOT: Final = 0
 _MAX_LINKS: Final = 40  # as Linux
+OTHER_SERVER: Final = "name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+"""The help that always holds: a server of its own instead of the embedded one."""
 _REMEDY: Final = (
     "point HORSIES_HOME, or the URL, to a directory that only you can write, such as one below your home,\n"
-    "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+    f"or {OTHER_SERVER}"
 )
 
 
