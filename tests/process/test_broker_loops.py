@@ -83,12 +83,6 @@ def test_many_threads_at_once(broker: PostgresBroker, database: str) -> None:
     assert len({task_id for sent in ids for task_id in sent}) == stored(database) == 160
 
 
-def test_one_loop_after_the_other(broker: PostgresBroker, database: str) -> None:
-    for _ in range(4):
-        asyncio.run(send_async(broker))
-    assert stored(database) == 4
-
-
 def test_several_loops_at_once(broker: PostgresBroker, database: str) -> None:
     async def some() -> None:
         await asyncio.gather(*(send_async(broker) for _ in range(25)))

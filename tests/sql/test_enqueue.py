@@ -123,26 +123,6 @@ async def test_without_a_delay_a_task_is_due_at_once(broker: PostgresBroker, con
     assert await connection.fetchval("SELECT bool_and(enqueued_at <= clock_timestamp()) FROM horsies_tasks")
 
 
-async def test_the_same_send_twice_is_stored_once_and_both_succeed(
-    broker: PostgresBroker, connection: asyncpg.Connection
-) -> None:
-    asked = request()
-    assert await broker.send_async(asked) == Ok(Enqueued(asked.task_id, CREATED))
-    assert broker.send(asked) == Ok(Enqueued(asked.task_id, SAME))
-    assert await ids(connection) == [asked.task_id]
-
-
-async def test_an_id_with_other_contents_is_refused_for_good(
-    broker: PostgresBroker, connection: asyncpg.Connection
-) -> None:
-    asked = request()
-    await broker.send_async(asked)
-    error = (await broker.send_async(request(asked.task_id, enqueue_sha="b" * 64))).unwrap_err()
-    assert (error.code, error.retryable) == (BrokerErrorCode.PAYLOAD_MISMATCH, False)
-    assert asked.task_id in error.message
-    assert await connection.fetchval("SELECT enqueue_sha FROM horsies_tasks") == "a" * 64
-
-
 def test_an_id_that_was_there_and_is_pruned_counts_as_sent() -> None:
     asked = request()
     steps = one(asked)
@@ -182,13 +162,6 @@ async def test_a_key_is_free_when_its_task_is_final(
     await broker.send_async(request(unique_key="k"))
     await connection.execute("UPDATE horsies_tasks SET status = $1", status)
     assert (await broker.send_async(request(unique_key="k"))).unwrap().outcome is CREATED
-
-
-async def test_a_repeated_send_with_a_key_is_the_same_send_not_a_duplicate(broker: PostgresBroker) -> None:
-    asked = request(unique_key="k")
-    await broker.send_async(asked)
-    assert await broker.send_async(asked) == Ok(Enqueued(asked.task_id, SAME))
-    assert await broker.perform_async(broker.insertions([asked])) == Ok([Enqueued(asked.task_id, SAME)])
 
 
 @pytest.mark.parametrize(("end", "expected"), [("COMMIT", LIVE_DUPLICATE), ("ROLLBACK", CREATED)])
@@ -331,46 +304,10 @@ async def test_a_connection_from_the_callers_pool_will_do(broker: PostgresBroker
         assert (await broker.send_async(request(), connection=acquired)).unwrap().outcome is CREATED
 
 
-def test_a_psycopg_transaction_decides_as_well(broker: PostgresBroker, database: str) -> None:
-    with psycopg.connect(database, row_factory=psycopg.rows.dict_row) as theirs:
-        asked = request(unique_key="50 % off", delay_seconds=0.5, good_until=NOON)
-        assert broker.send(asked, connection=theirs) == Ok(Enqueued(asked.task_id, CREATED))
-        assert broker.send(asked, connection=theirs) == Ok(Enqueued(asked.task_id, SAME))
-        again = broker.perform(
-            broker.insertions([request(unique_key="50 % off"), request()], connection=theirs)
-        ).unwrap()
-        assert [each.outcome for each in again] == [LIVE_DUPLICATE, CREATED]
-        theirs.rollback()
-        assert theirs.execute("SELECT count(*) FROM horsies_tasks").fetchone() == {"count": 0}
-        broker.send(asked, connection=theirs)
-        theirs.commit()
-        assert theirs.execute("SELECT count(*) FROM horsies_tasks").fetchone() == {"count": 1}
-
-
-async def test_both_kinds_of_psycopg_connection_fit_the_async_form(broker: PostgresBroker, database: str) -> None:
-    async with await psycopg.AsyncConnection.connect(database) as theirs:
-        assert (await broker.send_async(request(), connection=theirs)).unwrap().outcome is CREATED
-        many = await broker.perform_async(broker.insertions([request(), request()], connection=theirs))
-        assert len(many.unwrap()) == 2
+async def test_a_blocking_connection_fits_the_async_form(broker: PostgresBroker, database: str) -> None:
     with psycopg.connect(database) as blocking:
         assert (await broker.send_async(request(), connection=blocking)).unwrap().outcome is CREATED
-        assert blocking.execute("SELECT count(*) FROM horsies_tasks").fetchone() == (4,)
-
-
-async def test_a_connection_that_does_not_fit_is_refused_with_the_way_out(
-    broker: PostgresBroker, connection: asyncpg.Connection, database: str
-) -> None:
-    async with await psycopg.AsyncConnection.connect(database) as awaited:
-        for theirs, words in (
-            (connection, "send_async"),
-            (awaited, "send_async"),
-            (object(), "asyncpg, psycopg or psycopg2"),
-        ):
-            error = broker.send(request(), connection=theirs).unwrap_err()
-            assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
-            assert words in error.message
-    error = (await broker.send_async(request(), connection=database)).unwrap_err()
-    assert "this is builtins.str" in error.message
+        assert blocking.execute("SELECT count(*) FROM horsies_tasks").fetchone() == (1,)
 
 
 async def test_a_refusal_on_the_callers_connection_is_an_error_value(

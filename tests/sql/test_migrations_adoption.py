@@ -328,13 +328,6 @@ async def test_afterwards_it_is_like_a_new_one(old: asyncpg.Connection, connecti
         assert fresh[part], part
 
 
-async def test_a_second_upgrade_changes_nothing(old: asyncpg.Connection) -> None:
-    await upgrade(old)
-    before = await old.fetch("SELECT * FROM horsies_console_schema"), await structure(old)
-    assert await upgrade(old) == []
-    assert (await old.fetch("SELECT * FROM horsies_console_schema"), await structure(old)) == before
-
-
 async def test_a_migration_may_run_again_on_its_own_result_and_changes_no_row(old: asyncpg.Connection) -> None:
     await upgrade(old)
     await old.execute("TRUNCATE horsies_console_schema")

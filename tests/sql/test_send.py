@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -100,20 +98,6 @@ async def test_a_retry_policy_travels_with_its_task(app: Horsies, connection: as
     )
 
 
-async def test_a_queue_gives_its_priority_unless_the_send_has_one(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    queues = [CustomQueueConfig(name="mail", priority=3), CustomQueueConfig(name="reports", priority=50)]
-    config = AppConfig(broker=PostgresConfig(database_url=database), queue_mode=QueueMode.CUSTOM, custom_queues=queues)
-    app = Horsies(config)
-    task = app.task("add", add, queue_name="reports")
-    plain = await row_of(connection, task.send(1).unwrap())
-    urgent = await row_of(connection, task.with_options(priority=1).send(1).unwrap())
-    app.get_broker().close()
-    assert (plain["queue_name"], plain["priority"]) == ("reports", 50)
-    assert (urgent["queue_name"], urgent["priority"]) == ("reports", 1)
-
-
 @pytest.mark.parametrize("form", ["schedule", "schedule_async", "delay", "timedelta"])
 async def test_a_delayed_task_is_due_by_the_clock_of_the_database(
     app: Horsies, connection: asyncpg.Connection, form: str
@@ -208,22 +192,6 @@ async def test_the_same_id_with_something_else_is_a_mismatch(
     assert (mismatch.code, mismatch.retryable) == (TaskSendErrorCode.PAYLOAD_MISMATCH, False)
     assert mismatch.task_id == error.task_id
     assert await count(connection) == 1
-
-
-async def test_one_app_sends_from_threads_and_from_several_loops(app: Horsies, connection: asyncpg.Connection) -> None:
-    task = app.task("add", add)
-    results: list[Any] = [task.send(0), await task.send_async(1)]
-    threads = [
-        threading.Thread(target=lambda: results.append(task.send(2))),
-        threading.Thread(target=lambda: results.append(asyncio.run(task.send_async(3)))),
-        threading.Thread(target=lambda: results.append(asyncio.run(task.send_async(4)))),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
-    assert len({result.unwrap().task_id for result in results}) == 5
-    assert await count(connection) == 5
 
 
 async def test_a_connection_that_cannot_be_used_is_an_err(app: Horsies, database: str) -> None:
