@@ -181,8 +181,8 @@ def test_a_mistake_is_pointed_at_and_what_is_suggested_in_its_place_is_right(
         ("ended:2026-11-18..10m", "2026-11-18..10m", "mixes a time"),
         ("tries:>", ">", "not a number"),
         ("tries:><1", "><1", "not a range"),
-        ("tries:<1", "<1", "the least is 1"),
-        ("wait:<0s", "<0s", "the least is 0"),
+        ("tries:<1", "<1", "the minimum is 1"),
+        ("wait:<0s", "<0s", "the minimum is 0"),
         ("tries:99999999999999999999", "99999999999999999999", "too large"),
         ("tries:２", "２", "not a number"),
         ("id:" + "a" * 37, "a" * 37, "at most 36"),
@@ -257,7 +257,7 @@ def test_every_example_of_the_help_is_understood() -> None:
     for key in KEYS.values():
         assert parse(key.example).terms[0].key == key.name
         assert key.example in TASKS.describe()
-    assert "mean any of them" in TASKS.describe()
+    assert "match any of them" in TASKS.describe()
 
 
 def test_the_language_is_loaded_without_pydantic_or_a_database_driver() -> None:

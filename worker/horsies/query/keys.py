@@ -107,7 +107,7 @@ KEYS: Final = keyed(
     Key(
         "worker",
         Kind.TEXT,
-        "the worker that has or had it, by its id or host:pid",
+        "the worker that has or had it: its id or host:pid",
         "worker:web-1*",
         also=("host", "by"),
         sql=TextColumn("claimed_by_worker_id", worker_patterns),
@@ -115,7 +115,7 @@ KEYS: Final = keyed(
     Key(
         "id",
         Kind.ID,
-        "the id, or how it begins or ends",
+        "the id, its beginning or its end",
         "id:1cd6ba9a",
         also=("task_id", "uuid"),
         sql=TextColumn("task.id", id_patterns),
@@ -123,7 +123,7 @@ KEYS: Final = keyed(
     Key(
         "since",
         Kind.MOMENT,
-        "sent at most so long ago; or since a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
+        "sent within this time, or since a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         "since:1h",
         ("10m", "1h", "6h", "24h", "7d"),
         ("after", "from", "age", "newer"),
@@ -132,7 +132,7 @@ KEYS: Final = keyed(
     Key(
         "until",
         Kind.MOMENT,
-        "sent at least so long ago; or until a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
+        "sent longer ago than this, or until a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         "until:10m",
         ("10m", "1h", "6h", "24h", "7d"),
         ("before", "to", "older"),
@@ -168,7 +168,7 @@ KEYS: Final = keyed(
     Key(
         "ended",
         Kind.PAST,
-        "how long ago it ended; or since or until a day or time: ended:>=14:05, ended:2026-11-18..2026-11-19T06:00",
+        "the time since its end, or the time of its end: ended:>=14:05, ended:2026-11-18..2026-11-19T06:00",
         "ended:<10m",
         ("<5m", "<10m", "<1h", "<24h"),
         ("finished", "done_since"),
@@ -177,7 +177,7 @@ KEYS: Final = keyed(
     Key(
         "args",
         Kind.PART,
-        "a part of the stored arguments, which are JSON; put a text that has double quotes between single ones",
+        "a part of the stored arguments, which are JSON; put a text with double quotes in single quotes",
         'args:"order 42"',
         also=("kwargs", "arg", "payload"),
         sql=Parts(("args", "kwargs")),
@@ -202,7 +202,7 @@ KEYS: Final = keyed(
     Key(
         "workflow",
         Kind.WORKFLOW,
-        "whether it belongs to a workflow; or the id of that, or how it begins or ends",
+        "yes or no: it belongs to a workflow; or the workflow's id, its beginning or its end",
         "workflow:yes",
         ("yes", "no"),
         ("flow", "wf"),
@@ -212,7 +212,7 @@ KEYS: Final = keyed(
     Key(
         "dup",
         Kind.COUNT,
-        "how many sends found it live under their unique key, and stored nothing",
+        "the number of sends that stored nothing because it had their unique key",
         "dup:>0",
         (">0", ">10", ">100"),
         ("duplicates", "dups", "duplicate", "swallowed"),
@@ -221,17 +221,17 @@ KEYS: Final = keyed(
 )
 
 WORDS: Final = (
-    "Words are separated by spaces, and each must hold. A word is key:value; a minus before it excludes.",
-    "Several values after one key, with commas or with the key again, mean any of them. So do several bare words.",
+    "Words are separated by spaces, and all must match. A word is key:value; a minus before it excludes.",
+    "Several values of a key, separated by commas or with the key repeated, match any of them; so do bare words.",
 )
-WILDCARDS: Final = "* matches any text, ? any character. Quotes, or a backslash, take what follows literally."
+WILDCARDS: Final = "* matches any text, ? any character. Quotes or a backslash make what follows literal."
 NAME_OR_ID: Final = (
     "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all."
 )
 TIMES: Final = (
-    "Times without a zone are in the one that the console shows (UTC, or after u this machine's), and on the command"
-    " line in UTC; 14:05Z and 2026-11-18T14:05+02:00 name theirs. A time of day is the last one, and after until: the"
-    " first one after since:."
+    "Times without a zone are in the zone that the console shows (UTC, or with u this machine's), on the command line"
+    " in UTC; 14:05Z and 2026-11-18T14:05+02:00 have one. A time of day is the last one, and after until: the first one"
+    " after since:."
 )
 """Sentences for the grammar of several languages."""
 
@@ -254,7 +254,7 @@ TASKS: Final = Language(
     _STATES_ELSEWHERE,
     (
         *WORDS,
-        "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
+        "For has, tries, wait, run and ended, all given values must match: run:>1m run:<=1h, or run:1m..1h.",
         WILDCARDS,
         TIMES,
         NAME_OR_ID,

@@ -204,7 +204,7 @@ def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
     """Yield each key whose conditions exclude each other, and the reason."""
     thing, keys = understood.language.thing, understood.language.keys.values()
     if not states(understood):
-        yield "status", "no state is left: all that are asked for are excluded too"
+        yield "status", "no state is left: all included states are excluded, too"
     for key in (key.name for key in keys if key.kind is Kind.WORKFLOW):
         yield from _impossible_workflows(understood, key)
     both = set(understood.pick("has", Choice)) & set(understood.pick("has", Choice, negated=True))
@@ -226,7 +226,7 @@ def _impossible_workflows(understood: Filter, key: str) -> Iterator[tuple[str, s
     if words and ids:
         yield key, f"{key} takes yes or no, or ids, not both"
     elif not left or (ids and "yes" not in left):
-        yield key, f"no {understood.language.thing} is left: all that are asked for are excluded too"
+        yield key, f"no {understood.language.thing} is left: all that are included are excluded, too"
 
 
 def _impossible_times(understood: Filter) -> Iterator[tuple[str, str]]:

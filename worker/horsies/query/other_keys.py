@@ -48,7 +48,7 @@ _WORKFLOW_KEYS: Final = keyed(
     Key(
         "id",
         Kind.ID,
-        "the id, or how it begins or ends",
+        "the id, its beginning or its end",
         "id:1cd6ba9a",
         also=("workflow_id", "uuid"),
         sql=TextColumn("id", id_patterns),
@@ -56,7 +56,7 @@ _WORKFLOW_KEYS: Final = keyed(
     Key(
         "parent",
         Kind.WORKFLOW,
-        "whether it is part of another workflow; or the id of that, or how it begins or ends",
+        "yes or no: it is a child workflow; or its parent's id, its beginning or its end",
         "parent:no",
         ("yes", "no"),
         ("child", "sub", "subworkflow", "parent_workflow_id"),
@@ -93,7 +93,7 @@ _WORKER_KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
-        "whether it is alive; draining claims no more tasks, gone is lost, died or stopped",
+        "the liveness; draining claims no more tasks, gone is lost, died or stopped",
         "status:late,lost",
         tuple(_WORKER_STATES),
         (*KEYS["status"].also, "liveness"),
@@ -105,7 +105,7 @@ _WORKER_KEYS: Final = keyed(
     Key("version", Kind.TEXT, "the version of horsies that it runs", "version:0.9.*", also=("release", "v")),
     Key("app", Kind.TEXT, "the version of the application that it runs", "app:1.4.*", also=("app_version",)),
     Key("has", Kind.HAS, "it has tasks, or an order to drain", "has:tasks", ("tasks", "order"), ("with", "holds")),
-    Key("tasks", Kind.COUNT, "how many tasks it has", "tasks:>10", (">1", ">10", ">100"), ("held", "holding")),
+    Key("tasks", Kind.COUNT, "the number of its tasks", "tasks:>10", (">1", ">10", ">100"), ("held", "holding")),
     Key(
         "load",
         Kind.COUNT,
@@ -149,7 +149,7 @@ WORKERS: Final = Language(
     (
         *WORDS,
         WILDCARDS,
-        "For has, and for numbers and lengths of time, all that are given must hold: mem:>500 mem:<=900.",
+        "For has, and for numbers and lengths of time, all given values must match: mem:>500 mem:<=900.",
         "A word without a key is a part of the id or the host. An empty filter matches all.",
     ),
     "status:late,lost host:web-* queue:email load:>80",
@@ -166,7 +166,7 @@ _SCHEDULE_KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
-        "whether it is sent when it should be; unserved has no scheduler, stuck is overdue or unserved",
+        "the state; unserved has no scheduler, stuck is overdue or unserved",
         "status:overdue,paused",
         tuple(_SCHEDULE_STATES),
         KEYS["status"].also,
@@ -186,13 +186,13 @@ _SCHEDULE_KEYS: Final = keyed(
     Key(
         "has",
         Kind.HAS,
-        "one of its last runs failed, its next run is skipped, or it is a workflow's",
+        "one of its last runs failed, its next run is skipped, or it starts a workflow",
         "has:failures",
         ("failures", "skip", "workflow"),
         ("with",),
     ),
     Key("next", Kind.SPAN, "the time until its next run", "next:<10m", ("<1m", "<10m", "<1h", ">1d"), ("in", "due")),
-    Key("runs", Kind.COUNT, "how often it has run", "runs:>0", (">0", ">100"), ("count",)),
+    Key("runs", Kind.COUNT, "the number of its runs", "runs:>0", (">0", ">100"), ("count",)),
 )
 
 SCHEDULES: Final = Language(
@@ -208,7 +208,7 @@ SCHEDULES: Final = Language(
     (
         *WORDS,
         WILDCARDS,
-        "For has, and for numbers and lengths of time, all that are given must hold: next:>1h next:<=1d.",
+        "For has, and for numbers and lengths of time, all given values must match: next:>1h next:<=1d.",
         "A word without a key is a part of its name, or of what it sends. An empty filter matches all.",
     ),
     "status:overdue name:nightly_* sends:shop.* last:failed",
@@ -235,28 +235,28 @@ _ACTIVITY_KEYS: Final = keyed(
     Key(
         "by",
         Kind.TEXT,
-        "who did it: the user, user@host, the host, or the role in the database",
+        "the operator: the user, user@host, the host, or the role in the database",
         "by:ops",
         also=("who", "user", "person", "os_user", "role", "host"),
     ),
-    Key("verb", Kind.TEXT, "what was done by an operator", "verb:requeue,fail", also=("action", "did")),
+    Key("verb", Kind.TEXT, "the verb of the operation", "verb:requeue,fail", also=("action", "did")),
     Key(
         "kind",
         Kind.STATUS,
-        "what it was: operation is by an operator, change by a worker or a sweep; or what it was done to",
+        "operation is by an operator, change by a worker or a sweep; or the kind of the target",
         "kind:operation",
         _KINDS,
         ("what", "type", "target"),
     ),
     replace(
         KEYS["since"],
-        help="at most so long ago; or since a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
+        help="within this time, or since a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         example="since:12h",
         sql=None,
     ),
     replace(
         KEYS["until"],
-        help="at least so long ago; or until a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
+        help="longer ago than this, or until a day or time: 14:05, 2026-11-18, 2026-11-18T14:05",
         example="until:1h",
         sql=None,
     ),

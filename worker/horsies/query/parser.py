@@ -158,7 +158,7 @@ def _problems_around(word: Word, language: Language) -> Iterator[Problem]:
         turned = _turned_around(word, key.name, key.kind)
         yield Problem(word.start, word.end, f"{key.name} cannot be negated; turn it around", turned)
     if len(word.items) > 1 and not key.kind.any_of:
-        message = f"{key.name} takes one value at a time, and each that is given must hold"
+        message = f"{key.name} takes one value at a time, and all given values must match"
         yield Problem(word.items[0].end, word.items[1].start, message, f" {key.name}:")
 
 

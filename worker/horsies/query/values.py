@@ -220,7 +220,7 @@ def _read_range(text: str, read: Callable[[str], int], least: int) -> Range:
     else:
         raise UnreadableValue(f"{text!r} is not a range; write >A, >=A, <B, <=B or A..B")
     if found.high is not None and found.high < least:
-        raise UnreadableValue(f"nothing is {text}; the least is {least}")
+        raise UnreadableValue(f"no value is {text}; the minimum is {least}")
     return found
 
 
