@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from horsies.display.payload import Masks
     from horsies.domain.states import TargetKind
     from horsies.operations.edited import TypedValues
-    from horsies.operations.preview import OperationOutcome, Preview
-    from horsies.operations.target import Target
+    from horsies.operations.target import OperationOutcome, Preview, Target
     from horsies.operations.undo import Hold
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.operations.preview import Preview
-    from horsies.operations.target import Target
+    from horsies.operations.target import Preview, Target
     from horsies_tui.intents import FinishedOperation, Intent
     from horsies_tui.look.glyphs import Glyphs
 

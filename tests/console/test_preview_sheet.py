@@ -10,8 +10,7 @@ import pytest
 from textual.widgets import Button, Input
 from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, shown, until
 
-from horsies.operations.preview import Preview
-from horsies.operations.target import OperationError, Target
+from horsies.operations.target import OperationError, Preview, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.intents import Intent

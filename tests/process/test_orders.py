@@ -17,9 +17,8 @@ from faults import FaultAction, fault
 from test_worker import PATIENCE_S, Table, Worker
 
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationOutcome
 from horsies.operations.selection import Selection
-from horsies.operations.target import Actor
+from horsies.operations.target import Actor, OperationOutcome
 from horsies.operations.verb import TaskVerb, WorkerVerb
 from horsies.operations.verbs import VERBS
 

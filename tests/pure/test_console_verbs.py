@@ -17,8 +17,7 @@ from horsies.findings.diagnose import Report, searches
 from horsies.findings.searches.in_flight import STALE_RUN
 from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.operations.edited import Arguments
-from horsies.operations.preview import OperationOutcome, Preview, Refusal
-from horsies.operations.target import RowOutcome, Target
+from horsies.operations.target import OperationOutcome, Preview, Refusal, RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies.query import parse
 from horsies_tui.actions import ACTIONS

@@ -15,9 +15,8 @@ from horsies.domain.states import TargetKind
 from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import Actor, RowOutcome
+from horsies.operations.target import Actor, OperationOutcome, Preview, RowOutcome
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS, verbs_for
 

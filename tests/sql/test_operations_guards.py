@@ -161,7 +161,7 @@ async def test_the_statements_keep_to_the_table_of_states_whatever_they_are_give
     await connection.execute("UPDATE horsies_tasks SET next_retry_at = now() + interval '1 h'")
     before = await everything(connection)
     (seen,) = (await freeze(connection, Selection.of_ids(["t"]))).seen
-    (row,) = await change(connection, DEED, verb, [Target("task", "t", "t", status, seen)], {}, [])
+    (row,) = await change(connection, DEED, verb, [Target("task", "t", "t", status, seen)])
     assert not row.applied
     assert status in row.detail or row.detail == "it has no good_until"
     assert await everything(connection) == before
@@ -233,7 +233,7 @@ async def test_an_operator_who_waits_for_another_one_does_not_do_it_again(
     rows = (await look(other, verb, "t")).eligible
     first = other.transaction(isolation="read_committed")
     await first.start()
-    await change(other, DEED, verb, rows, {}, [])
+    await change(other, DEED, verb, rows)
     observer = await asyncpg.connect(database)
     waiting = await waits_for_a_lock(observer, connection, apply(connection, seen, OPS, None))
     await first.commit()

@@ -17,9 +17,8 @@ from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
 from horsies.findings.searches.waiting_tasks import QUEUE_WITHOUT_WORKER
 from horsies.lifecycle.recovering import recover
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import Preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import Actor
+from horsies.operations.target import Actor, Preview
 from horsies.operations.verbs import VERBS
 from horsies.views import Liveness, WorkerRow, worker_rows
 from horsies.views.workers import worker_losses

@@ -27,9 +27,8 @@ from workflow_plans import node, plan
 
 from horsies.lifecycle.controlling import cancel, pause
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationOutcome, Preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import OperationError
+from horsies.operations.target import OperationError, OperationOutcome, Preview
 from horsies.operations.verb import WorkflowVerb
 from horsies.operations.verbs import verbs_for
 

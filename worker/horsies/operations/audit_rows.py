@@ -1,4 +1,4 @@
-"""Audit rows: the actor, whether this session may write them, and the one INSERT of all verbs."""
+"""The audit rows of every verb, the rights to write them, and orders: statements that write them for all targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from horsies.operations.target import AuditedAction, OperationError, RowOutcome,
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -33,6 +33,9 @@ class OperatorAction:
     filter: str | None
     undoes: Mapping[str, int] = field(default_factory=dict)
     """The audit row that is undone, by target."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    """The tasks that it has ended: their workflows are advanced afterwards."""
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -133,3 +136,50 @@ def _grants(rights: list[str], role: str) -> str:
     """The GRANT statements for a role without these rights; one statement covers one table only."""
     statements = "; ".join(f"GRANT {right} TO {role}" for right in rights)
     return f"as the owner of the tables: {statements}; or connect as another role"
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The `seen` of a target of an undo: the time of the order that is revoked."""
+
+    since: datetime | None
+
+
+async def preview_time(conn: asyncpg.Connection) -> datetime:
+    """The time of a preview, by the database's clock; OperationError if the database has no table for orders."""
+    here = await conn.fetchrow(statement("horsies.findings.cluster", "diagnose_tables"))
+    if not (here["worker_orders"] and here["queue_state"]):
+        raise OperationError(
+            "this database has no tables for orders to workers and queues", help_text="run `horsies db upgrade`"
+        )
+    now: datetime = here["now"]
+    return now
+
+
+async def apply_order(
+    conn: asyncpg.Connection,
+    action: OperatorAction,
+    order: str,
+    targets: Sequence[Target],
+    states: Callable[[asyncpg.Connection, list[str]], Awaitable[Mapping[str, str]]],
+    *values: Any,
+    guarded: bool,
+) -> list[RowOutcome]:
+    """Run the statement for all targets at once; for those that it did not change, return their present state.
+
+    `guarded`: it takes back the order that was seen, and no newer one. `values` are its further parameters.
+    """
+    ids = [target.id for target in targets]
+    undoes = [action.undoes.get(target_id) for target_id in ids]
+    seen = [[target.seen.since for target in targets]] if guarded else []
+    rows = await conn.fetch(order, *action.values, ids, undoes, *seen, *values)
+    changed = {row[0] for row in rows}
+    left = [target_id for target_id in ids if target_id not in changed]
+    now = await states(conn, left) if left else {}
+    outcomes = [
+        RowOutcome(target, target.id in changed, action.verb if target.id in changed else now[target.id])
+        for target in targets
+    ]
+    if left:
+        await write_audit(conn, action, [row for row in outcomes if not row.applied])
+    return outcomes

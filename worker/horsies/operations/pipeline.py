@@ -23,8 +23,7 @@ from horsies.operations import (
     workflow_targets,
 )
 from horsies.operations.audit_rows import OperatorAction, require_writable
-from horsies.operations.preview import OperationOutcome
-from horsies.operations.target import OperationError, RowOutcome
+from horsies.operations.target import OperationError, OperationOutcome, RowOutcome
 from horsies.store.isolate_bad_rows import CLASHES, isolate_bad_rows
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.statements import statement
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.domain.states import TargetKind
-    from horsies.operations.preview import Preview
     from horsies.operations.selection import Selection
-    from horsies.operations.target import Actor, Target
+    from horsies.operations.target import Actor, Preview, Target
     from horsies.operations.verb import Verb
 
 T = TypeVar("T")
@@ -51,8 +49,7 @@ class Targets(Protocol):
     preview_of: Callable[..., Any]
     """(connection, verb, selection, options): the preview. Reads only."""
     change: Callable[..., Any]
-    """(connection, action, verb, targets, options, ended): their results, in the caller's transaction, with their audit
-    rows. The tasks that it ends are appended to `ended`: their workflows are advanced afterwards."""
+    """(connection, action, verb, targets): their results, in the caller's transaction, with their audit rows."""
     WRITES: tuple[str, ...]
     """The tables that the verbs write besides those of tasks and of audit rows."""
 
@@ -97,18 +94,17 @@ async def apply(
     """
     verb, targets = preview.verb, _TARGETS[preview.verb.kind]
     await require_writable(conn, *targets.WRITES)
-    action = OperatorAction(UUID(new_task_id()), verb.name, actor, reason, preview.filter)
-    ended: list[str] = []
-    step = partial(targets.change, conn, action, verb, options=preview.options, ended=ended)
+    action = OperatorAction(UUID(new_task_id()), verb.name, actor, reason, preview.filter, options=preview.options)
+    step = partial(targets.change, conn, action, verb)
     # Sorted, so that two operators lock the same rows in the same order.
     ordered = sorted(preview.eligible, key=attrgetter("id")) if verb.kind == "task" else preview.eligible
     most = undo.batch_of(ordered) if verb.kind == "operation" else verb.batch
     outcome = OperationOutcome(action.operation_id, verb, ())
     outcome = await _in_batches(conn, outcome, ordered, step, on_progress, most if batch is None else min(batch, most))
-    if ended and not conn.is_closed():
+    if action.ended and not conn.is_closed():
         # The changes are stored. If this fails, the next reconciliation advances the workflows.
         with suppress(*CONNECTION_ERRORS):
-            await follow(conn, ended)
+            await follow(conn, action.ended)
     return outcome
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import by_whom, clock, counted
 from horsies.findings.cluster import ALIVE_WITHIN_S
-from horsies.operations.orders import apply_order, preview_time
-from horsies.operations.preview import Preview, Refusal
-from horsies.operations.target import Target
+from horsies.operations.audit_rows import apply_order, preview_time
+from horsies.operations.target import Preview, Refusal, Target
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -75,19 +74,13 @@ async def preview_of(conn: asyncpg.Connection, verb: QueueVerb, selection: Selec
         eligible=tuple(map(_target, eligible)),
         refused=(*refused, *(_unknown(name, known) for name in names if name not in known)),
         consequences=tuple(map(verb.effect, eligible)),
-        filter=None,
         command=verb.command(names, options),
         taken_at=taken_at,
     )
 
 
 async def change(
-    conn: asyncpg.Connection,
-    action: OperatorAction,
-    verb: QueueVerb,
-    part: Sequence[Target],
-    options: Options,
-    ended: list[str],
+    conn: asyncpg.Connection, action: OperatorAction, verb: QueueVerb, part: Sequence[Target]
 ) -> list[RowOutcome]:
     return await apply_order(conn, action, statement(*verb.order), part, states, guarded=verb.for_paused)
 

@@ -12,10 +12,8 @@ from horsies.domain.ids import enqueue_sha, new_task_id, scheduled_task_id
 from horsies.domain.quantities import by_whom, clock
 from horsies.domain.schedule_times import missed_slots, next_slot, zone_named
 from horsies.findings.cluster import read_cluster
-from horsies.operations.audit_rows import write_audit
-from horsies.operations.orders import apply_order
-from horsies.operations.preview import Preview, Refusal
-from horsies.operations.target import OperationError, RowOutcome, Target
+from horsies.operations.audit_rows import apply_order, write_audit
+from horsies.operations.target import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.store.statements import statement
 from horsies.views.schedules import SEEN_WITHIN_S
 
@@ -169,19 +167,13 @@ async def preview_of(conn: asyncpg.Connection, verb: ScheduleVerb, selection: Se
         eligible=tuple(map(_target, eligible)),
         refused=(*refused, *(_unknown(name, known) for name in names if name not in found)),
         consequences=tuple(map(verb.effect, eligible)),
-        filter=None,
         command=verb.command(names, options),
         taken_at=cluster.now,
     )
 
 
 async def change(
-    conn: asyncpg.Connection,
-    action: OperatorAction,
-    verb: ScheduleVerb,
-    part: Sequence[Target],
-    options: Options,
-    ended: list[str],
+    conn: asyncpg.Connection, action: OperatorAction, verb: ScheduleVerb, part: Sequence[Target]
 ) -> list[RowOutcome]:
     return await verb.change(conn, action, part)
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import span
 from horsies.findings.blockers import summary_of_statement
-from horsies.operations.orders import apply_order
-from horsies.operations.preview import Preview, Refusal
-from horsies.operations.target import Target
+from horsies.operations.audit_rows import apply_order
+from horsies.operations.target import Preview, Refusal, Target
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -70,19 +69,13 @@ async def preview_of(conn: asyncpg.Connection, verb: SessionVerb, selection: Sel
         eligible=eligible,
         refused=tuple(Refusal(_target(one), why) for one, why in refusals if why is not None),
         consequences=(verb.effect,) if eligible else (),
-        filter=None,
         command=verb.command(selection.ids, options),
         taken_at=sessions[0].now,
     )
 
 
 async def change(
-    conn: asyncpg.Connection,
-    action: OperatorAction,
-    verb: SessionVerb,
-    part: Sequence[Target],
-    options: Options,
-    ended: list[str],
+    conn: asyncpg.Connection, action: OperatorAction, verb: SessionVerb, part: Sequence[Target]
 ) -> list[RowOutcome]:
     only_active = [verb.only_active] * len(part)
     return await apply_order(

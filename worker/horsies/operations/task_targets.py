@@ -13,9 +13,8 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.findings.cluster import read_cluster
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit_rows import session_rights
-from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
-from horsies.operations.target import OperationError, RowOutcome, Target
+from horsies.operations.target import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.operations.verb import TERMINAL, VALUE
 from horsies.operations.verbs.tasks import change_statement, refusal_statement
 from horsies.store.statements import statement
@@ -94,12 +93,7 @@ async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Select
 
 
 async def change(
-    conn: asyncpg.Connection,
-    action: OperatorAction,
-    verb: TaskVerb,
-    part: Sequence[Target],
-    options: Options,
-    ended: list[str],
+    conn: asyncpg.Connection, action: OperatorAction, verb: TaskVerb, part: Sequence[Target]
 ) -> list[RowOutcome]:
     """Change the tasks that are still as they were seen, each with its audit row, in the caller's transaction."""
     seen: list[ExpectedState] = [target.seen for target in part]
@@ -112,9 +106,9 @@ async def change(
         result = dump_task_result(TaskResult(err=TaskError(error_code=verb.ends.code, message=words)))
         values = verb.ends.status.value, result, str(verb.ends.code)
     elif verb.gives is not None:
-        values = (options[VALUE],)
+        values = (action.options[VALUE],)
     elif verb.values is not None:
-        values = await verb.values(conn, seen, options)
+        values = await verb.values(conn, seen, action.options)
     rows = await conn.fetch(
         change_statement(verb),
         *action.values,
@@ -127,8 +121,8 @@ async def change(
         living = {row["id"] for row in rows}
         await reopen_for_tasks(conn, [task_id for task_id in inside if task_id in living])
     if verb.ends is not None:
-        ended += inside
-    return [_row_outcome(verb, part[row["number"] - 1], row, options.get(VALUE)) for row in rows]
+        action.ended.extend(inside)
+    return [_row_outcome(verb, part[row["number"] - 1], row, action.options.get(VALUE)) for row in rows]
 
 
 async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> list[ExpectedState]:

@@ -9,15 +9,14 @@ from uuid import UUID
 from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations import queue_targets, schedule_targets, worker_targets, workflow_targets
 from horsies.operations.audit_rows import (
+    Since,
     actions_of,
     require_writable,
     session_rights,
     undone_operation,
     write_refusal,
 )
-from horsies.operations.orders import Since
-from horsies.operations.preview import Preview, Refusal
-from horsies.operations.target import RowOutcome, Target
+from horsies.operations.target import Preview, Refusal, RowOutcome, Target
 from horsies.operations.verb import QueueVerb, ScheduleVerb, WorkerVerb, WorkflowVerb
 from horsies.operations.verbs import VERBS, audited_verb
 from horsies.operations.workflow_targets import WorkflowFacts
@@ -110,7 +109,6 @@ async def preview_of(conn: asyncpg.Connection, verb: Verb, selection: Selection,
         eligible=tuple(target for target in targets if reasons[target.seen.id] is None),
         refused=tuple(Refusal(one, reason) for one in targets if (reason := reasons[one.seen.id]) is not None),
         consequences=("restores the previous state; rows changed since stay as they are",),
-        filter=None,
         command=verb.command(selection.ids, options),
         taken_at=now,
         undone=await undone_operation(conn, UUID(operation_id)),
@@ -128,16 +126,11 @@ def _target(action: AuditedAction, task: Mapping[str, Any] | None, flow: FamilyW
 
 
 async def change(
-    conn: asyncpg.Connection,
-    action: OperatorAction,
-    verb: Verb,
-    part: Sequence[Target],
-    options: Options,
-    ended: list[str],
+    conn: asyncpg.Connection, action: OperatorAction, verb: Verb, part: Sequence[Target]
 ) -> list[RowOutcome]:
     tasks = {target.seen.id: target for target in part if _changed_task(target.seen)}
     rows = await _restore_tasks(conn, action, tasks)
-    ended += [target.id for target in tasks.values()]
+    action.ended.extend(target.id for target in tasks.values())
     others = [target for target in part if target.seen.id not in tasks]
     undone = await _take_back(conn, action, others)
     since = await _since_then(conn, [target.seen.id for target in others])
@@ -246,15 +239,15 @@ async def _invert(
         if flow is None:
             return await write_refusal(conn, action, target, _GONE)
         given = [replace(target, seen=WorkflowFacts(flow))]
-        (row,) = await workflow_targets.change(conn, action, inverse, given, {}, [])
+        (row,) = await workflow_targets.change(conn, action, inverse, given)
         return row
     given = [replace(target, seen=Since(given_at))]
     action = replace(action, verb=inverse.name)  # an order, which can be revoked like any other
     if isinstance(inverse, WorkerVerb):
-        (row,) = await worker_targets.change(conn, action, inverse, given, {}, [])
+        (row,) = await worker_targets.change(conn, action, inverse, given)
     elif isinstance(inverse, ScheduleVerb):
-        (row,) = await schedule_targets.change(conn, action, inverse, given, {}, [])
+        (row,) = await schedule_targets.change(conn, action, inverse, given)
     else:
         assert isinstance(inverse, QueueVerb)
-        (row,) = await queue_targets.change(conn, action, inverse, given, {}, [])
+        (row,) = await queue_targets.change(conn, action, inverse, given)
     return row

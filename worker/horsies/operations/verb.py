@@ -248,7 +248,7 @@ class WorkflowVerb(Verb):
     """The states of the workflow in which the console offers it."""
     refusal: Callable[[WorkflowFacts], str | None]
     effects: Callable[[WorkflowFacts], Iterable[str]]
-    change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts, Options], Awaitable[AppliedVerb]]
+    change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts], Awaitable[AppliedVerb]]
     reads: Callable[[asyncpg.Connection, WorkflowFacts], Awaitable[WorkflowFacts]] | None = None
     """Adds facts that only this verb needs."""
     requires: Callable[[Sequence[WorkflowFacts], Options], Options] | None = None
@@ -285,8 +285,8 @@ class WorkerVerb(Verb):
     taken_back: SqlName | None = None
     """The statement by which undo takes back audit rows of workers and of their tasks, if these rows are all that the
     verb writes."""
-    change: Callable[[asyncpg.Connection, OperatorAction, Target, list[str]], Awaitable[RowOutcome]] | None = None
-    """Changes one worker. It appends the tasks that it ends to the list: their workflows are advanced afterwards."""
+    change: Callable[[asyncpg.Connection, OperatorAction, Target], Awaitable[RowOutcome]] | None = None
+    """Changes one worker."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,9 +9,8 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.domain.quantities import by_whom, clock, span
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.findings.searches.crashed import unacknowledged
-from horsies.operations.orders import apply_order, preview_time
-from horsies.operations.preview import Preview, Refusal
-from horsies.operations.target import Target
+from horsies.operations.audit_rows import apply_order, preview_time
+from horsies.operations.target import Preview, Refusal, Target
 from horsies.operations.verb import WorkerState
 from horsies.store.statements import statement
 from horsies.views.reader_session import decoded, tables
@@ -114,27 +113,22 @@ async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Sele
         eligible=tuple(map(_target, eligible)),
         refused=(*refused, *unknown),
         consequences=tuple(await verb.effects(conn, eligible)) if eligible else (),
-        filter=None,
         command=verb.command([*ids, *(refusal.target.id for refusal in unknown)], options),
         taken_at=taken_at,
     )
 
 
 async def change(
-    conn: asyncpg.Connection,
-    action: OperatorAction,
-    verb: WorkerVerb,
-    part: Sequence[Target],
-    options: Options,
-    ended: list[str],
+    conn: asyncpg.Connection, action: OperatorAction, verb: WorkerVerb, part: Sequence[Target]
 ) -> list[RowOutcome]:
     if verb.order is not None:
         values: tuple[Any, ...] = ()
         if verb.reads_losses:
             # The tasks that the preview counted, which are all that is acknowledged, and their only name.
-            values = [task for target in part for task in target.seen.unacknowledged.task_ids], options.get("task")
+            counted = [task_id for target in part for task_id in target.seen.unacknowledged.task_ids]
+            values = counted, action.options.get("task")
         return await apply_order(conn, action, statement(*verb.order), part, states, *values, guarded=verb.guarded)
-    return [await verb.change(conn, action, target, ended) for target in part] if verb.change is not None else []
+    return [await verb.change(conn, action, target) for target in part] if verb.change is not None else []
 
 
 async def read_workers(conn: asyncpg.Connection, ids: Sequence[str]) -> list[WorkerFacts]:
@@ -148,8 +142,8 @@ async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]
 
 async def _resolve(conn: asyncpg.Connection, given: Iterable[str], *, lost: bool) -> tuple[list[str], list[Refusal]]:
     """Return the matching ids, each once, and the texts that match none or several."""
-    names = ("order_known", "order_known_dead") if lost else ("order_known",)
-    known = sorted({row[0] for name in names for row in await conn.fetch(statement(__name__, name))})
+    read = ("order_known", "order_known_dead") if lost else ("order_known",)
+    known = sorted({row[0] for name in read for row in await conn.fetch(statement(__name__, name))})
     ids: dict[str, None] = {}
     refused = []
     for text in given:
@@ -157,8 +151,8 @@ async def _resolve(conn: asyncpg.Connection, given: Iterable[str], *, lost: bool
         if len(fitting) == 1:
             ids[fitting[0]] = None
         else:
-            names = ", ".join(fitting[:5]) + (", …" if len(fitting) > 5 else "")
-            why = f"{len(fitting)} workers match: {names}" if fitting else "no worker has that id"
+            shown = ", ".join(fitting[:5]) + (", …" if len(fitting) > 5 else "")
+            why = f"{len(fitting)} workers match: {shown}" if fitting else "no worker has that id"
             refused.append(Refusal(Target("worker", text, text, "unknown"), why))
     return list(ids), refused
 

@@ -13,8 +13,7 @@ from horsies.lifecycle.reconciling import DamagedWorkflowError
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.operations.audit_rows import session_rights, write_audit, write_refusal
-from horsies.operations.preview import Preview, Refusal
-from horsies.operations.target import OperationError, RefusedError, RowOutcome, Target
+from horsies.operations.target import OperationError, Preview, Refusal, RefusedError, RowOutcome, Target
 from horsies.query import parse_workflows, workflow_conditions
 from horsies.views import workflow_matching
 
@@ -148,12 +147,7 @@ async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Se
 
 
 async def change(
-    conn: asyncpg.Connection,
-    action: OperatorAction,
-    verb: WorkflowVerb,
-    part: Sequence[Target],
-    options: Options,
-    ended: list[str],
+    conn: asyncpg.Connection, action: OperatorAction, verb: WorkflowVerb, part: Sequence[Target]
 ) -> list[RowOutcome]:
     """Change one workflow or node. A target that is not as it was seen is refused, with an audit row."""
     (target,) = part
@@ -170,7 +164,7 @@ async def change(
         if flow.status != seen.flow.status:
             raise RefusedError(f"it is {flow.status} now")
         async with conn.transaction():  # a savepoint: the audit row of a refusal stays
-            done = await verb.change(conn, action, seen, options)
+            done = await verb.change(conn, action, seen)
     except (RefusedError, CannotReopenError) as refusal:
         return [await write_refusal(conn, action, target, str(refusal), before)]
     except DamagedWorkflowError as error:

@@ -12,8 +12,7 @@ from horsies.display.payload import Masks, change_texts
 from horsies.display.terminal import Screen, TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
-from horsies.operations.preview import OperationOutcome, Preview
-from horsies.operations.target import RowOutcome, Target
+from horsies.operations.target import OperationOutcome, Preview, RowOutcome, Target
 
 ALL_APPLIED: Final = 0
 FAILED: Final = 1

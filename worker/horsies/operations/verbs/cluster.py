@@ -76,7 +76,7 @@ _RESUME = WorkerVerb(
 )
 
 
-async def _recover(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:
+async def _recover(conn: asyncpg.Connection, action: OperatorAction, target: Target) -> RowOutcome:
     """Recover what the worker holds now, if it is still dead."""
     from horsies.lifecycle.recovering import recover_worker
     from horsies.operations.audit_rows import write_refusal
@@ -99,7 +99,7 @@ async def _recover(conn: asyncpg.Connection, action: OperatorAction, target: Tar
         [one.was.claimed_at for one in recovered.freed],
         [one.was.retry_count for one in recovered.freed],
     )
-    ended += [one.was.task_id for one in recovered.freed if one.now is TaskStatus.FAILED]
+    action.ended.extend(one.was.task_id for one in recovered.freed if one.now is TaskStatus.FAILED)
     return RowOutcome(target, applied=True, detail=detail)
 
 

@@ -74,7 +74,7 @@ def _effects_of_skip(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.still_paused()
 
 
-async def _skip(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> AppliedVerb:
+async def _skip(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.controlling import skip_node
 
     words = action.words("skipped")
@@ -174,12 +174,10 @@ def _effects_of_complete(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.still_paused()
 
 
-async def _complete(
-    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
-) -> AppliedVerb:
+async def _complete(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.controlling import complete_node
 
-    value, words = options["value"], action.words("completed")
+    value, words = action.options["value"], action.words("completed")
     result = f'{{"{tags.TASK_RESULT}":true,"ok":{value},"err":null}}'
     return await _decided(
         conn,

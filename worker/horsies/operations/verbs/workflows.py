@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit_rows import OperatorAction
-    from horsies.operations.verb import Options
     from horsies.operations.workflow_targets import WorkflowFacts
 
 _MAX_AUDITED: Final = 1000
@@ -59,9 +58,7 @@ def _effects_of_retry(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{seen.flow.name}: continues for its parents as well: {', '.join(parents)}"
 
 
-async def _retry(
-    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
-) -> AppliedVerb:
+async def _retry(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.controlling import retry_from_failed
 
     reopening = await retry_from_failed(conn, seen.flow.id)
@@ -108,9 +105,7 @@ def _effects_of_pause(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.family("paused")
 
 
-async def _pause(
-    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
-) -> AppliedVerb:
+async def _pause(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.controlling import pause
 
     return await _controlled(conn, seen, pause)
@@ -140,9 +135,7 @@ def _effects_of_resume(seen: WorkflowFacts) -> Iterator[str]:
     yield from seen.family("resumed")
 
 
-async def _resume(
-    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
-) -> AppliedVerb:
+async def _resume(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.controlling import resume
 
     return await _controlled(conn, seen, resume)
@@ -180,9 +173,7 @@ def _effects_of_cancel(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{seen.flow.name}: its parent {parent.name} continues with this node as failed"
 
 
-async def _cancel(
-    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
-) -> AppliedVerb:
+async def _cancel(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.controlling import cancel
 
     return await _controlled(conn, seen, cancel)
@@ -227,9 +218,7 @@ def _effects_of_reconcile(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{seen.flow.name}: {then}{what} {repair.before} → {repair.after}: {repair.why}"
 
 
-async def _reconcile(
-    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
-) -> AppliedVerb:
+async def _reconcile(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.reconciling import reconcile
 
     repairs = await reconcile(conn, seen.flow.id, _GRACE_MS)
@@ -282,9 +271,7 @@ def _effects_of_rerun(seen: WorkflowFacts) -> Iterator[str]:
     )
 
 
-async def _rerun(
-    conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options
-) -> AppliedVerb:
+async def _rerun(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
     from horsies.lifecycle.create_workflow import copy_workflow
 
     if await _newest_action(conn, seen.flow.id) != seen.last_action:
