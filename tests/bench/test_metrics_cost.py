@@ -22,7 +22,7 @@ from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import ClaimedTask
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.run.events import TaskEnd
-from horsies.run.metrics.worker import MOST_SERIES, WorkerMetrics
+from horsies.run.metrics.worker_metrics import MOST_SERIES, WorkerMetrics
 from horsies.run.worker.in_flight import InFlightTask
 
 pytestmark = pytest.mark.bench

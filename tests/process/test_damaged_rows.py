@@ -24,7 +24,7 @@ from horsies.lifecycle.recovering import recover
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.operations.verb import COMMAND_GROUPS
 from horsies.operations.verbs import verbs_for
-from horsies.run.metrics.cluster import cluster_page
+from horsies.run.metrics.exporter import cluster_page
 from horsies.store.connect import Database
 from horsies.views.cluster import exported
 

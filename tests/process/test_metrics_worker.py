@@ -26,7 +26,7 @@ from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.target import Actor
 from horsies.operations.verbs import VERBS
-from horsies.run.metrics import worker as probes
+from horsies.run.metrics import worker_metrics as probes
 
 
 def url_of(worker: Worker) -> str:

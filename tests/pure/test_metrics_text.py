@@ -23,10 +23,10 @@ from horsies.lifecycle.claiming import ClaimedTask
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.run.events import TaskEnd
 from horsies.run.metrics import http
-from horsies.run.metrics.cluster import METRICS as OF_CLUSTER
+from horsies.run.metrics.exporter import METRICS as OF_CLUSTER
 from horsies.run.metrics.exposition import OTHER, Histogram, Metric, MetricsPage
 from horsies.run.metrics.http import Address, HttpServer, Reply
-from horsies.run.metrics.worker import METRICS as OF_WORKER, MOST_SERIES, WorkerMetrics
+from horsies.run.metrics.worker_metrics import METRICS as OF_WORKER, MOST_SERIES, WorkerMetrics
 from horsies.run.worker.in_flight import InFlightTask
 
 SENT = Metric("shop_sent_total", "counter", 'How many; "quoted", a \\ and\na second line.', ("task", "queue"))

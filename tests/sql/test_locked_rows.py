@@ -142,7 +142,7 @@ async def test_claims_are_given_back_but_for_those_in_locked_rows(
 
 @pytest.mark.parametrize("behind_pooler", [False, True], ids=["direct", "behind a pooler"])
 @pytest.mark.parametrize("role", ["claim", "start", "finish", "beat"])
-async def test_a_lane_waits_for_no_lock_for_long_and_goes_on_with_its_connection(
+async def test_a_dedicated_connection_waits_for_no_lock_for_long_and_goes_on_with_its_connection(
     database: str, connection: asyncpg.Connection, stranger: asyncpg.Connection, role: str, behind_pooler: bool
 ) -> None:
     (token,) = await running(connection, "a")

@@ -19,8 +19,8 @@ from view_steps import insert
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.run.events import Events
-from horsies.run.metrics import cluster as module
-from horsies.run.metrics.cluster import MOST_QUEUES, Exporter
+from horsies.run.metrics import exporter as module
+from horsies.run.metrics.exporter import MOST_QUEUES, Exporter
 from horsies.run.metrics.http import Address
 
 MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")

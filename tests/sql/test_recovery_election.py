@@ -29,7 +29,9 @@ async def state(conn: asyncpg.Connection, sweep: str = "recovery") -> asyncpg.Re
     return await conn.fetchrow("SELECT * FROM horsies_sweep_state WHERE sweep = $1", sweep)
 
 
-async def test_the_first_who_asks_has_the_duty_and_others_learn_when_it_is_due(connection: asyncpg.Connection) -> None:
+async def test_the_first_to_ask_is_elected_and_others_learn_when_it_is_due(
+    connection: asyncpg.Connection,
+) -> None:
     assert await elect(connection, "recovery", "a", MINUTE_MS) is None
     row = await state(connection)
     assert (row["worker_id"], row["interval_ms"], row["report"]) == ("a", MINUTE_MS, None)
@@ -38,7 +40,7 @@ async def test_the_first_who_asks_has_the_duty_and_others_learn_when_it_is_due(c
     assert await state(connection) == row
 
 
-async def test_the_first_worker_to_ask_after_the_interval_has_the_duty_next(connection: asyncpg.Connection) -> None:
+async def test_the_first_worker_to_ask_after_the_interval_is_elected_next(connection: asyncpg.Connection) -> None:
     await elect(connection, "recovery", "a", MINUTE_MS)
     await age(connection, 45)
     assert await elect(connection, "recovery", "b", MINUTE_MS) == pytest.approx(15, abs=1)
@@ -67,7 +69,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_the_sweeps(connection: as
 
 
 @pytest.mark.parametrize("before", ["no worker has swept yet", "it is due again"])
-async def test_of_many_who_ask_at_once_one_has_the_duty(
+async def test_of_many_who_ask_at_once_one_is_elected(
     database: str, connection: asyncpg.Connection, before: str
 ) -> None:
     if before == "it is due again":
@@ -106,7 +108,7 @@ async def test_asking_too_early_writes_nothing(connection: asyncpg.Connection) -
     assert await connection.fetchrow("SELECT xmax, ctid::text FROM horsies_sweep_state") == before
 
 
-async def test_a_report_is_written_by_the_worker_that_has_the_duty(connection: asyncpg.Connection) -> None:
+async def test_a_report_is_written_by_the_elected_worker(connection: asyncpg.Connection) -> None:
     await elect(connection, "recovery", "a", MINUTE_MS)
     await write_report(connection, "recovery", "a", {"failed": 3})
     await write_report(connection, "recovery", "b", {"failed": 4})
@@ -187,7 +189,7 @@ async def test_each_worker_looks_again_when_the_chore_is_due_by_the_table(
     assert json.loads((await state(connection))["report"]) == {"done": 1}
 
 
-async def test_a_worker_holds_the_extra_connection_only_while_it_is_on_duty(
+async def test_a_worker_holds_the_extra_connection_only_while_it_is_elected(
     connection: asyncpg.Connection, made: list[OneConnection]
 ) -> None:
     counting = election(made[:2], Counted())

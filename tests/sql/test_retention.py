@@ -128,7 +128,7 @@ async def test_duties_of_thresholds_that_no_worker_has_go_and_the_others_stay(co
     ]  # fmt: skip
 
 
-async def test_a_duty_that_is_taken_while_it_is_pruned_stays(database: str, connection: asyncpg.Connection) -> None:
+async def test_an_election_that_is_won_while_it_is_pruned_stays(database: str, connection: asyncpg.Connection) -> None:
     await add_duties(connection, 1, "8 days")
     pruning = await asyncpg.connect(database)
     async with connection.transaction():

@@ -1,2 +1,2 @@
-"""The processes that run tasks, a room for each: `worker/` with its `pool/` of children, `child/`, `guard.py`,
-`scheduler.py`; `metrics/` answers scrapes. What stands beside the rooms is what several of them share."""
+"""The processes that run tasks, a package for each: `worker/` with its `pool/` of children, `child/`, `guard.py`,
+`scheduler.py`; `metrics/` answers scrapes. The modules beside these packages are shared by several of them."""

@@ -86,7 +86,7 @@ class ChildSpec:
     """The worker's, for what tasks send; None leaves the application its own."""
     start_timeout_s: float = 60.0
     waits_fd: int | None = None
-    """The memory of SiblingWaits, a place for each child; None counts none but itself."""
+    """The memory of SiblingWaits, a record for each child; None counts no other child."""
 
 
 @dataclass(frozen=True, slots=True)

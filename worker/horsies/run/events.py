@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOGGER_NAME = "horsies.worker"
 OUTPUT_LOGGER_NAME: Final = "horsies.output"
-"""What user code prints and logs in children: programs that watch a log can leave it out by this name."""
+"""The logger of output of user code: programs that watch a log can leave it out by this name."""
 _SHOWN: Final = ("task", "id", "code")
 """Fields that a record has as attributes of its own, for the formats of applications."""
 
@@ -44,7 +44,7 @@ class TaskEnd(NamedTuple):
     ending: TaskEnding
     outcome: Outcome
     duration_s: float | None
-    """How long its code ran, if its child has reported that."""
+    """Duration of its code, if its child has reported that."""
     due: datetime | None
     """Of a task that runs again."""
 

@@ -45,7 +45,7 @@ class Outage:
         self._beat: Callable[[], None] = lambda: None
         self._on_over: Callable[[], None] = lambda: None
         self.holds_back = False
-        """Whether new claims and starts have to wait."""
+        """True while new claims and starts have to wait."""
 
     def watch(self, has_ended: Callable[[float], bool], beat: Callable[[], None], on_over: Callable[[], None]) -> None:
         """`has_ended`: whether an outcome from before a moment still waits. `beat`: beat for all runs."""

@@ -17,7 +17,7 @@ _CODE_LIMIT: Final = 255
 _MESSAGE_LIMIT: Final = 8_000
 
 Outcome: TypeAlias = tuple[bool, str, str | None, str | None]
-"""Whether there is a value, the text of the result column, the error's code and its message."""
+"""True if there is a value; the text of the result column, the error's code and its message."""
 Report: TypeAlias = tuple[int, Outcome, float, bool, str | None, bool]
 """An outcome as it is sent: number, outcome, seconds, whether the task's code was called, the span of the run, and
 whether the control socket has log records from before."""

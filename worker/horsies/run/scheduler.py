@@ -68,7 +68,7 @@ class ScheduleFailures:
         return failure is not None and time.monotonic() < failure.until
 
     def add(self, name: str, error: str) -> None:
-        """Count a failure. Logged at once if the error is another one, later at failures 2, 4, 8 and so on."""
+        """Count a failure. A new error is logged at once, a repeated one at failures 2, 4, 8 and so on."""
         before = self._failures.get(name)
         count = before.count + 1 if before is not None and before.error == error else 1
         pause_s = min(2.0 ** (count - 1), _LONGEST_PAUSE_S)
@@ -177,8 +177,8 @@ class ScheduledWorkflows:
 
 
 _REGISTER_EVERY_S = 30.0
-"""How often missing rows are made anew, and overdue ones of another pattern taken over: upstream's scheduler deletes
-rows of other applications, and a scheduler of an older release may have restarted and be gone."""
+"""Interval at which missing rows are inserted again, and overdue ones of another pattern taken over: upstream's
+scheduler deletes rows of other applications, and a scheduler of an older release may have restarted and be gone."""
 _SEEN_EVERY_S = 5.0
 _MAY_BE_LATE_S = 3.0
 """A scheduler renews its row in the first step after that time; so long a step may take before it counts as lost."""

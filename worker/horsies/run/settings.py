@@ -102,17 +102,17 @@ class WorkerSettings:
     processes: int = 1
     """Child processes; each runs one sync task at a time."""
     async_concurrency: int = 100
-    """How many `async def` tasks one child runs at once."""
+    """Maximum number of `async def` tasks that one child runs at once."""
     max_claim_batch: int = 0
-    """The most tasks to claim at once; 0: all that fit."""
+    """Maximum number of tasks to claim at once; 0: all that fit."""
     max_claim_per_worker: int = 0
-    """The most tasks to keep claimed and not started; 0: as many as fit."""
+    """Maximum number of tasks to keep claimed and not started; 0: as many as fit."""
     max_tasks_per_child: int | None = None
     """Replace a child after this many tasks."""
     shutdown_grace_ms: int | None = None
-    """How long running tasks may continue; None: what fits the platform."""
+    """Time for which running tasks may continue at a stop; None: what fits the platform."""
     unknown_tasks: Literal["leave", "fail"] | None = None
-    """What becomes of waiting tasks with unknown names; None: as AppConfig says."""
+    """Leave or fail waiting tasks with unknown names; None: as AppConfig says."""
     app_version: str | None = None
     """The version of the application; None: as AppConfig says."""
     queues: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ def metrics(
 
     from horsies.run.events import Events
     from horsies.run.log_format import configure_logging
-    from horsies.run.metrics.cluster import Exporter
+    from horsies.run.metrics.exporter import Exporter
     from horsies.run.metrics.http import Address
     from horsies.run.serve import serve
 

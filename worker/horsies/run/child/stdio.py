@@ -1,4 +1,4 @@
-"""What user code in a child prints and logs. The rate is limited to what the log of a worker can take (`Budget`).
+"""The output of user code in a child: prints and log records. `Budget` limits its rate to what a log can take.
 
 Python's streams mark which job printed; C code and subprocesses write unmarked. A print of a job is sent as MARK key
 END text MARK END, through the same pipe as all other output, so that the order of lines is kept. Each record of

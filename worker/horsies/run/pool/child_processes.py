@@ -69,7 +69,7 @@ class Children:
         return [slot.child for slot in self._slots if slot.child is not None and not slot.child.has_ended]
 
     async def renew(self, grace_s: float, on_loaded: Callable[[Child], Awaitable[None]]) -> None:
-        """Replace every child by one that imports the application anew; ChildFailed if it cannot be imported.
+        """Replace every child by one that imports the changed application; ChildFailed if it cannot be imported.
 
         The first new one is started beside the others, which go on if it fails. Otherwise `on_loaded` gets it when the
         others take nothing more; they end after their tasks, which are interrupted after `grace_s`.

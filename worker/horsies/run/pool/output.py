@@ -142,7 +142,7 @@ class OutputReader:
 
 RING_BYTES: Final = 65_536
 _LINE_BYTES: Final = 100
-"""What a line takes beside its text."""
+"""Memory of a line beside its text."""
 _ENDED: Final = 16
 """So many tasks that have ended keep their output: a follower must see the last lines."""
 

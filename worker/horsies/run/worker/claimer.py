@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 _FOUND_TTL_S = 0.02
-"""How long the tasks that a search has found may be claimed by the claims that follow.
+"""Time for which the claims that follow may take the tasks that a search has found.
 
 If many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
 """
 _SPARE = 16
-"""How many more tasks a claim is given than it wants: other workers may have claimed the first of them."""
+"""Number of extra tasks that a claim is given: other workers may have claimed the first of them."""
 _BLOCKED_S = 1.0
-"""How long claims search at once after one had to.
+"""Time for which claims search at once after one had to.
 
 The statement that stores an outcome and claims does not search by itself, so each end of a task would need another
 claim: 0.75 times the rate, measured behind 200 000 tasks of unknown names.
@@ -103,7 +103,7 @@ _EXPIRED_EVERY_S = 1.0
 _MANY_EXPIRED_EVERY_S = 0.25
 _MANY_EXPIRED = 500
 _CAP_FULL_TTL_S = 0.1
-"""How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
+"""Time for which claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
 _RETRIES_EVERY_S = 0.1
 _CLAIM_WAIT_S = 0.05
 

@@ -125,7 +125,7 @@ class Finisher(WorkerLoop):
         return {entry: ended for entry, ended in batch.items() if not self._outbox.is_locked(entry)}
 
     async def _one_by_one(self, connection: asyncpg.Connection, batch: Batch) -> dict[Token, Finished]:
-        """Store each by itself: one of them is rejected, because a number overflows or a trigger forbids it."""
+        """Store one after the other: one is rejected, because a number overflows or a trigger forbids it."""
         self._unanswered.update(batch)
         self._claimer.wake.set()
         finished: dict[Token, Finished] = {}

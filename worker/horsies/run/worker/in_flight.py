@@ -113,11 +113,11 @@ class InFlightTask:
     large_arguments: tuple[str | None, str | None] | None = None
     job: Job | None = None
     confirmed_at: int = 0
-    """When a statement was sent that the database has confirmed and that shows this run alive, by `guard.clock`."""
+    """Time, by `guard.clock`, at which a statement was sent that the database has confirmed and that shows it alive."""
     interrupted: bool = False
     """The shutdown has asked its child to stop it: if the child dies of that, it was no crash."""
     series: TaskSeries | None = None
-    """Where its run is counted, if this worker is scraped."""
+    """The series that count its run, if this worker is scraped."""
 
     def confirm(self, sent_at: int) -> None:
         """Count its lease from a statement, sent at that time, that has shown the run alive."""

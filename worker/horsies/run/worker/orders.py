@@ -95,7 +95,7 @@ _MOST_OUTPUT = 12_000
 
 
 class Looks(WorkerLoop):
-    """The loop that answers; while no operator looks, it only polls."""
+    """The loop that answers operators who look at a task: with its stack, or with its output."""
 
     name = "looks"
 
@@ -142,7 +142,7 @@ class Looks(WorkerLoop):
 
 
 def _not_begun(before: Job | None) -> dict[str, Any]:
-    """Return why there is no stack, with the id of the task that has its place in the child, if there is one."""
+    """Return why there is no stack, with the id of the task that runs before it in the child, if there is one."""
     if before is None:
         return {"problem": "its code has not begun, or has ended"}
     task_id = task_id_of(before.key)

@@ -153,7 +153,7 @@ class Outbox:
         self._outcomes: Batch = {}
         self._rejected: dict[InFlightTask, float] = {}
         self._locked: dict[InFlightTask, float] = {}
-        """When to try them again."""
+        """Times at which to try them again."""
         self._waiting_chars = 0
 
     @property

@@ -1,4 +1,4 @@
-"""`horsies worker --reload`: new children when the project's files change; the worker itself goes on.
+"""`horsies worker --reload`: new children when the project's files change; the worker itself keeps running.
 
 The children import the application; the worker learns from them which tasks there are. So nothing is imported twice in
 one process, which many modules do not survive, and a file that cannot be imported fails in a child that nothing needs.
@@ -23,7 +23,7 @@ from horsies.registry import NOT_TASKS
 from horsies.run.contract import ChildFailed
 from horsies.run.events import one_line
 from horsies.run.log_format import Seconds
-from horsies.run.metrics.worker import Phase
+from horsies.run.metrics.worker_metrics import Phase
 from horsies.workflow.definition import find_definition, known_definitions
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _may_hold_modules(entry: os.DirEntry[str]) -> bool:
 
 
 GRACE_S: Final = 2.0
-"""How long running tasks may go on; then they are interrupted as by a stop."""
+"""Time for which running tasks may continue; then they are interrupted as by a stop."""
 _LEAST_INTERVAL_S: Final = 0.4
 _SHARE: Final = 150
 """A scan is followed by a pause of so many times the processor time that it took: below 0.7 % of a core."""

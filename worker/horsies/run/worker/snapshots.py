@@ -1,4 +1,4 @@
-"""What a worker writes about itself and its runs: a row every five seconds, and the progress of runs every second."""
+"""The rows of a worker about itself, every five seconds, and about the progress of its runs, every second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from horsies.store.dedicated_connection import DedicatedConnection
 
 
-# 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers look back some minutes.
+# 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers search some minutes of rows.
 _NAMES_EVERY = 12
 
 

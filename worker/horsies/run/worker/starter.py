@@ -47,7 +47,7 @@ class LostClaims:
         self._flow = flow
         self._events = flow.events
         self._due: list[float] = []
-        """When to look for them."""
+        """Times at which to search for them."""
 
     @property
     def is_due(self) -> bool:
@@ -64,7 +64,7 @@ class LostClaims:
             self.search_soon()
 
     def search_soon(self) -> None:
-        """Look before the next claim, and once more later.
+        """Search before the next claim, and again later.
 
         The lost statement may still be running: the server notices that its connection is closed when it answers.
         """

@@ -54,7 +54,7 @@ class TaskFlow:
         self._async_concurrency = settings.async_concurrency
         self._traced = app.tracing is not None
         self._loads: dict[Child, list[int]] = {}
-        """How many slots of each living child are taken, reserved ones included: by plain tasks, by async tasks."""
+        """Number of slots of each living child that are taken or reserved: by plain tasks, by async tasks."""
         self._submitted: dict[str, InFlightTask] = {}
         self._without_child: deque[InFlightTask] = deque()
         """RUNNING, and their child has ended before their user code began."""

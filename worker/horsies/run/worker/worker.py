@@ -17,7 +17,7 @@ from horsies.hooks import WorkerStarted, WorkerStopped
 from horsies.run.contract import ChildSpec, LeaseTerms
 from horsies.run.events import Events, one_line
 from horsies.run.loops import Loop, Supervisor
-from horsies.run.metrics.worker import Phase, Probes
+from horsies.run.metrics.worker_metrics import Phase, Probes
 from horsies.run.pool.child_processes import Children
 from horsies.run.scheduler import ScheduleLoop
 from horsies.run.serve import Service, wait_for_database

@@ -12,7 +12,7 @@ from horsies import __version__
 from horsies.run.events import one_line
 from horsies.run.metrics.exposition import CONTENT_TYPE, OTHER, Metric, MetricsPage
 from horsies.run.metrics.http import HttpServer, Reply
-from horsies.run.metrics.worker import BUILD
+from horsies.run.metrics.worker_metrics import BUILD
 from horsies.run.serve import Service
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
@@ -160,7 +160,7 @@ def _add_schedules(page: MetricsPage, totals: ScheduleTotals) -> None:
 
 
 FRESH_S: Final = 5.0
-"""How long a read is good for: any number of scrapers together cost one read in this time."""
+"""Time for which a read is fresh: any number of scrapers together cost one read in this time."""
 _WITHIN_S: Final = 5.0
 """The whole of a read, the connection included; Prometheus waits for 10 s by default."""
 _SETTINGS: Final = (
