@@ -5,35 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
 from chaos_scene import scene
-
-from horsies.config.url import DatabaseUrl
 
 pytestmark = pytest.mark.chaos
 
 TASKS = ("work", "wait", "spin", "hold_gil")
 SHORT = {"TEST_STALE_MS": "3000", "TEST_BEAT_MS": "1000"}
-SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'horsies worker%'"
-
-
-@asynccontextmanager
-async def nobody_listening(place: Path, connection: asyncpg.Connection) -> AsyncIterator[None]:
-    """For clients the server is down: its socket is removed, and their sessions are ended."""
-    port = await connection.fetchval("SHOW port")
-    socket, hidden = place / f".s.PGSQL.{port}", place / "hidden"
-    socket.rename(hidden)
-    try:
-        await connection.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
-        yield
-    finally:
-        hidden.rename(socket)
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["worker", "group"])
@@ -69,23 +50,6 @@ async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(dat
         audit = await cluster.audit(crashes=None)
         assert audit.violations == []
         assert audit.crashed > 0
-
-
-async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_database: str, tmp_path: Path) -> None:
-    """No server for 15 s at thresholds of 6 and 2 s; another worker starts as soon as it is back."""
-    place = Path(DatabaseUrl.parse(embedded_database).hosts[0])
-    async with scene(embedded_database, tmp_path, "the server refuses for 15 s") as cluster:
-        await cluster.worker("--processes", "2")
-        labels = await cluster.send("wait", 60, 25.0)
-        await cluster.begun(labels)
-        await asyncio.sleep(3)
-        async with nobody_listening(place, cluster.connection):
-            await asyncio.sleep(15)
-        await cluster.worker("--processes", "2")
-        await cluster.settled(60)
-        audit = await cluster.audit(crashes=0)
-        assert audit.violations == []
-        assert audit.runs == len(labels)
 
 
 @pytest.mark.parametrize("lock", ["horsies_heartbeats IN SHARE MODE", "horsies_tasks IN ACCESS EXCLUSIVE MODE"])

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
-from database_server import as_written
 from feed_steps import send
 from task_steps import Screen, console
 from verb_steps import OPS, until
@@ -36,11 +35,6 @@ async def failed(conn: asyncpg.Connection, *ids: str, ago_s: int = 60, code: str
 
 def line_with(text: str, word: str) -> str:
     return next(line for line in text.splitlines() if word in line)
-
-
-def listed(screen: Screen) -> set[str]:
-    """The ids in the task list."""
-    return {row.id for row in screen.app.query_one(TasksView)._table.rows}
 
 
 async def copied(screen: Screen, key: str) -> str:
@@ -138,43 +132,6 @@ async def test_undo_takes_back_the_operation_under_the_cursor_and_says_so_in_its
         states = await connection.fetch("SELECT status FROM horsies_tasks WHERE id LIKE 'f%'")
         assert {row["status"] for row in states} == {"FAILED"}
         assert await connection.fetchval("SELECT paused_at IS NOT NULL FROM horsies_queue_state")
-
-
-async def test_filters_by_person_verb_kind_and_time(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection, "f1", "f2")
-    await send(connection, "t1", queue_name="'mail'")
-    await did(connection, "queue", "pause", "mail", reason="long ago")
-    await connection.execute(
-        as_written(
-            "UPDATE horsies_operator_actions SET acted_at = now() - interval '5 h', os_user = 'ann', os_host = 'laptop'"
-        )
-    )
-    await did(connection, "task", "requeue", "f1", reason="just now")
-    async with console(database, **ACTIVITY) as screen:
-        await screen.sees("long ago", "just now", "✗ failed")
-        for text, seen, gone in (
-            ("by:ann", ["long ago"], ["just now", "✗ failed"]),
-            ("verb:requeue", ["just now"], ["long ago", "✗ failed"]),
-            ("kind:change", ["✗ failed"], ["long ago", "just now"]),
-            ("kind:task", ["just now", "✗ failed"], ["long ago"]),
-            ("since:1h", ["just now", "✗ failed"], ["long ago"]),
-            ("until:1h", ["long ago"], ["just now", "✗ failed"]),
-            ("TIMEOUT", ["✗ failed"], ["just now", "long ago"]),
-        ):
-            await screen.filter(text)
-            await until(
-                screen.pilot,
-                lambda seen=seen, gone=gone: (  # type: ignore[misc]
-                    all(word in screen.text for word in seen) and not any(word in screen.text for word in gone)
-                ),
-                text,
-            )
-        await screen.filter("by:nobody")
-        await screen.sees("Nothing that happened matches. esc clears the filter.")
-        await screen.press("escape")
-        await screen.sees("long ago", "just now", "✗ failed")
-        await screen.filter("verbs:requeue")
-        await screen.sees("did you mean")
 
 
 async def test_what_happened_between_two_and_three_is_told_though_all_of_it_was_requeued(

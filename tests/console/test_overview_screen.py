@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from feed_steps import send
-from forked_commands import Command
 from schedule_scene import add_schedule, add_scheduler, definition
 from task_steps import Screen, console
 from verb_steps import until
@@ -23,7 +20,6 @@ from horsies_tui.settings import ConsoleOptions
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.chart_grid import ChartGrid
 
-APPS = Path(__file__).parent.parent / "process"
 OVERVIEW: Any = {"screen": "overview"}
 
 
@@ -118,44 +114,6 @@ async def test_an_alert_opens_the_rows_that_it_speaks_of(database: str, connecti
         await screen.sees("Degraded: RATE_LIMITED surges.")
         await screen.press("escape")
         await screen.sees("Degraded: RATE_LIMITED surges.")
-
-
-async def test_each_alert_names_its_cause(database: str, connection: asyncpg.Connection) -> None:
-    """A hang without history, a cap, a forgotten pause, a dead child, a lost scheduler and a full machine."""
-    await alive(connection, "web-1", queues="{mail,pay,reports}")
-    await connection.execute(
-        "UPDATE horsies_worker_states SET memory_usage_mb = 100, memory_percent = 1, children_memory_mb = 8700"
-    )
-    held = {"status": "'RUNNING'", "claimed_by_worker_id": "'web-1'", "worker_pid": "71", "queue_name": "'reports'"}
-    for task_id, name, seconds in (("the-culprit", "shop.hangs", 460), ("neighbour", "shop.resize", 455)):
-        at = f"now() - {seconds} * interval '1 s'"
-        await send(connection, task_id, task_name=f"'{name}'", claimed_at=at, started_at=at, **held)
-        await connection.execute(
-            "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at) VALUES ($1, 'web-1', 'runner', now())",
-            task_id,
-        )
-    run = {**held, "queue_name": "'mail'", "worker_pid": "NULL", "claimed_at": "now()", "started_at": "now()"}
-    await send(connection, *(f"mail-{n}" for n in range(20)), **run)
-    await send(connection, *(f"due-{n}" for n in range(30)), queue_name="'mail'", age_s=10)
-    await send(connection, *(f"pay-{n}" for n in range(823)), queue_name="'pay'", age_s=10)
-    await connection.execute(
-        "INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('pay', now() - interval '16 min')"
-    )
-    reason = "'the child process that ran this task ended: killed by SIGKILL'"
-    dead = {**held, "status": "'FAILED'", "error_code": "'WORKER_CRASHED'", "failed_at": "now()"}
-    await send(connection, "dead", **{**dead, "worker_pid": "4711", "failed_reason": reason})
-    await add_schedule(connection, "nightly", definition(), next_s=400)
-    await add_scheduler(connection, "nightly")
-    await connection.execute(
-        "UPDATE horsies_schedulers SET seen_at = now() - interval '14 s', hostname = 'cron-3', pid = 88"
-    )
-    async with console(database, (200, 70), **OVERVIEW) as screen:
-        await screen.sees("1 shop.hangs runs long", "runs 7m on web-1 child 71; 1 other in its child may wait for it")
-        await screen.sees("queue mail: 20 of 20 run (cap), 30 due", "queue pay is paused, 823 due")
-        await screen.sees("on web-1 child 4711, killed by SIGKILL", "workers use 88% of the memory of web")
-        await screen.sees("scheduler cron-3:88 is lost", "no sign of life from pid 88 on cron-3")
-        await screen.sees("Critical: ")
-        assert "shop.resize runs long" not in screen.text
 
 
 async def test_a_queue_grows_since_the_stored_time_and_its_past_is_the_stored_one_on_a_console_opened_now(
@@ -374,16 +332,6 @@ async def test_it_is_there_again_when_one_comes_back_to_it(database: str, connec
 
 
 # A real cluster.
-
-
-def start_worker(database: str) -> subprocess.Popen[bytes]:
-    return Command(
-        ["worker", "worker_app:app", "--log-format", "json"],
-        env={**os.environ, "HORSIES_DATABASE_URL": database},
-        cwd=APPS,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
 
 
 @pytest.fixture

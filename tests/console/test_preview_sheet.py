@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from dataclasses import replace
 
 import pytest
 from textual.widgets import Button, Input
 from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, shown, until
 
-from horsies.operations.target import OperationError, Preview, Target
+from horsies.operations.target import OperationError, Preview
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.intents import Intent
@@ -134,23 +132,6 @@ async def test_the_buttons_say_their_keys_and_take_a_pointer() -> None:
     assert operation.deeds == [None]
 
 
-async def test_the_rows_are_named_and_the_command_is_whole() -> None:
-    ids = [f"019a7c2e-{number:04}-7000-8000-000000000000" for number in range(2100)]
-    rows = tuple(Target("task", task_id, "charge_card", "FAILED TIMEOUT", queue="pay") for task_id in ids)
-    seen = replace(a_preview(0), eligible=rows, command=" ".join(["horsies tasks requeue", *ids]))
-    app = an_app(PlannedOperation(seen))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "ctrl+y Requeue 2,100 tasks" in shown(app.screen))
-        text = shown(app.screen)
-        for task_id in ids[:5]:
-            line = next(line for line in text.splitlines() if task_id in line)
-            assert re.search("charge_card .*queue pay .*FAILED TIMEOUT", line)
-        assert "and 2,095 more" in text
-        assert text.count("charge_card") == 6  # with the line that counts them
-        await pilot.press("tab", "tab", "y")
-        await until(pilot, lambda: "too large for the terminal's clipboard" in shown(app.screen))
-
-
 async def test_the_command_is_copied_whole() -> None:
     ids = " ".join(f"019a7c2e-{number:04}-7000-8000-000000000000" for number in range(300))
     app = an_app(PlannedOperation(a_preview(2, command=f"horsies tasks requeue {ids}")))
@@ -161,19 +142,6 @@ async def test_the_command_is_copied_whole() -> None:
         assert app.clipboard == f"horsies tasks requeue {ids}"
         await pilot.press("end")
         await until(pilot, lambda: "0299-7000" in shown(app.screen).replace("\n", " "))
-
-
-async def test_above_twenty_rows_only_the_number_confirms() -> None:
-    operation = PlannedOperation(a_preview(21))
-    app = an_app(operation)
-    async with app.run_test() as pilot:
-        await until(pilot, lambda: "type 21" in shown(app.screen))
-        await pilot.press("ctrl+y", *"20", "ctrl+y")
-        await until(pilot, lambda: "that does not match" in shown(app.screen))
-        assert operation.deeds == []
-        await pilot.press("backspace", "1", "ctrl+y")
-        await until(pilot, lambda: bool(app.results))
-    assert operation.deeds == [None]
 
 
 async def test_in_production_even_one_row_takes_the_name_of_the_context() -> None:

@@ -73,30 +73,6 @@ async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_wh
             assert words in text
 
 
-async def test_fail_accepts_what_was_interrupted_and_z_takes_it_back(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await interrupted(connection, "i-1")
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "interrupted")
-        await pilot.press("F")
-        await ready(pilot, "Fail 1 task", "1 interrupted: accepted as failed", "ctrl+y")
-        assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
-        await pilot.press(*"not needed", "ctrl+y")
-        await ready(pilot, "Nothing is stuck, and nothing needs action")
-        assert await row_of(connection) == ("FAILED", "OPERATOR_FAILED")
-        assert await trail(connection) == [("fail", "i-1", "applied", "ops@bastion", "not needed")]
-        assert any("1 failed" in said and "z undo" in said for said in app.said)
-
-        await pilot.press("z")
-        await ready(pilot, "Undo 1 task", "1 will be undone", "horsies audit undo", "ctrl+y")
-        await pilot.press("ctrl+y")
-        await ready(pilot, "stopped past its grace")
-        assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
-        assert (await trail(connection))[-1][:3] == ("undo", "i-1", "applied")
-
-
 async def test_requeue_on_a_stale_row_changes_nothing_and_says_what_it_is_now(
     database: str, connection: asyncpg.Connection
 ) -> None:
@@ -115,19 +91,6 @@ async def test_requeue_on_a_stale_row_changes_nothing_and_says_what_it_is_now(
         assert await row_of(connection, "i-2") == ("CANCELLED", "TASK_INTERRUPTED")
         await pilot.press("enter")
         await until(pilot, lambda: app.opened == ["i-2"])
-
-
-async def test_a_read_only_session_says_so_and_opens_nothing(database: str, connection: asyncpg.Connection) -> None:
-    await interrupted(connection, "i-1")
-    app = SmallConsole(database, RecoveryView, read_only=True)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "interrupted")
-        await pilot.press("R", "z")
-        assert app.said == [
-            "! cannot requeue, read-only: this session changes nothing",
-            "! cannot undo, read-only: this session changes nothing",
-        ]
-        assert len(app.screen_stack) == 1
 
 
 async def test_a_verb_that_is_no_way_out_says_which_are(database: str, connection: asyncpg.Connection) -> None:
@@ -208,28 +171,6 @@ async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connec
     async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
         text = await ready(pilot, "interrupted", "R", "nothing; needs your decision", "stopped past its grace on web-2")
         assert "1 needs action" in text
-
-
-async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_were_shown(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_workflows (id, name, status, updated_at) VALUES ('w-1', 'order', 'RUNNING', now());"
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, result, completed_at, is_workflow_task)"
-        " VALUES ('t-1', 'shop.pay', 'default', 'COMPLETED', '{}', now() - interval '1 min', true);"
-        "INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status, task_id)"
-        " VALUES ('n-1', 'w-1', 0, 'pay', 'shop.pay', 'RUNNING', 't-1')"
-    )
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        text = await ready(pilot, "inconsistent", "pay is RUNNING: its task is COMPLETED")
-        assert "X reconcile" in text
-        await pilot.press("X")
-        await ready(pilot, "Reconcile 1 workflow", "pay RUNNING → COMPLETED", "ctrl+y")
-        await pilot.press("ctrl+y")
-        await until(pilot, lambda: any("1 reconciled" in said for said in app.said))
-    assert await connection.fetchval("SELECT status FROM horsies_workflows") == "COMPLETED"
-    assert [row[:3] for row in await trail(connection)] == [("reconcile", "w-1", "applied")]
 
 
 async def test_an_overdue_schedule_is_sent_now_by_r_paused_by_p_and_shown_by_enter(

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
 from rich.cells import cell_len
 from table_app import COLUMNS, NOW, Row, TableApp, rows
 from textual.events import MouseScrollDown
@@ -60,26 +59,6 @@ async def test_pages_and_ends_are_a_key_away():
         await pilot.press("G")
         assert app.table.cursor_id == "id-0099"
         assert app.lines()[-1].startswith("▌  running")
-
-
-async def test_rows_that_arrive_above_do_not_move_the_screen():
-    async with table() as (app, pilot):
-        await pilot.press("j", "j")
-        before = app.lines()
-        app.table.show((*rows(5, first=500), *rows(100)), now=NOW)
-        await pilot.pause()
-        assert [line.rstrip(" ┃│") for line in app.lines()[1:]] == [line.rstrip(" ┃│") for line in before[1:]]
-        assert (before[0].endswith(" 3 / 100"), app.lines()[0].endswith(" 8 / 105")) == (True, True)
-        assert moves(app)[-1] == ("id-0002", 7, False, False)
-
-
-async def test_a_list_that_follows_shows_arrivals_at_once():
-    async with table() as (app, pilot):
-        app.table.show((*rows(1, first=500), *rows(100)), now=NOW, stick=True)
-        await pilot.pause()
-        assert "id-0500" in app.lines()[1]
-        assert app.lines()[2].startswith("▌  running    id-0000")
-        assert moves(app) == [("id-0000", 1, False, False)]
 
 
 async def test_where_the_row_under_the_cursor_goes_none_is_chosen_until_a_key():
@@ -262,18 +241,6 @@ async def test_text_from_anywhere_is_harmless():
         assert line.startswith("▌  running    id-0000  日本 [2Jevil  ")
         assert line.endswith("  0s " + "x" * 30 + "…")
         assert cell_len(line) == 80
-
-
-@pytest.mark.parametrize("size", [(80, 24), (40, 8), (200, 60), (2, 2), (120, 40), (3, 1)])
-async def test_any_resize_keeps_the_cursor_in_view(size):
-    async with table() as (app, pilot):
-        await pilot.press("G")
-        await pilot.resize_terminal(*size)
-        await pilot.pause()
-        assert app.table.cursor_id == "id-0099"
-        assert [len(line) for line in app.lines()] == [len(line) for line in app.lines() if len(line) <= size[0]]
-        if size[0] >= 40:
-            assert "▌" in app.lines()[-1]
 
 
 async def test_without_colours_the_cursor_is_reversed_and_what_is_muted_is_dim(monkeypatch):

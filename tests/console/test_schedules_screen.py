@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import asyncpg
 import pytest
 from schedule_scene import AT_HALF_PAST_TWO, add_run, add_schedule, add_scheduler, definition
@@ -13,7 +11,6 @@ from verb_steps import until
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
 
-UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
 BERLIN = "Europe/Berlin"
 
 
@@ -128,54 +125,6 @@ async def test_a_schedule_is_paused_resumed_skipped_and_run_by_key_and_the_last_
         await screen.sees("by ops@bastion")
 
 
-@pytest.mark.usefixtures("shop")
-async def test_a_filter_keeps_what_matches_and_escape_clears_it(database: str) -> None:
-    async with schedules(database) as screen:
-        await screen.sees("3 schedules")
-        await screen.press("slash", *"status:overdue", "enter")
-        await screen.sees("1 of 3 match")
-        assert screen.names == ["labels"]
-        await screen.press("slash", "ctrl+u", *"sends:nothing", "enter")
-        await screen.sees("No schedule of 3 matches. esc clears the filter.")
-        await screen.press("escape")
-        await screen.sees("3 schedules")
-        await screen.press("slash", *"stauts:overdue", "enter")
-        await screen.sees("did you mean status?")
-
-
-async def test_without_schedules_the_screen_says_how_to_define_and_run_them(database: str) -> None:
-    async with schedules(database, size=(80, 24)) as screen:
-        await screen.sees("No schedule is stored here.", "AppConfig(schedule=ScheduleConfig(")
-        assert "horsies scheduler MODULE" in screen.text
-
-
-async def test_that_no_scheduler_runs_is_said_first(database: str, connection: asyncpg.Connection) -> None:
-    await add_schedule(connection, "nightly", definition(AT_HALF_PAST_TWO), next_s=7_500)
-    await add_scheduler(connection, "nightly", silent_s=70)
-    async with schedules(database, size=(80, 24)) as screen:
-        text = await screen.sees("no scheduler runs, so nothing is sent", "1 unserved")
-        assert text.splitlines()[3].strip().startswith("▲ no scheduler runs")
-        await screen.sees("no scheduler serves it")
-        await add_scheduler(connection, "nightly", pid=8)
-        await screen.sees("1 scheduled")
-        await screen.loses("no scheduler runs")
-
-
-async def test_what_changes_is_shown_by_itself_and_not_while_frozen(database: str, shop: asyncpg.Connection) -> None:
-    async with schedules(database) as screen:
-        await screen.sees("3 schedules")
-        await add_schedule(shop, "new", definition(), next_s=500)
-        await screen.sees("4 schedules")
-        await screen.press("p")
-        await screen.sees("FROZEN")
-        await shop.execute("DELETE FROM horsies_schedules; DELETE FROM horsies_schedule_state")
-        await screen.press("G")
-        await screen.sees("── nightly")
-        assert "4 schedules" in screen.text
-        await screen.press("p")
-        await screen.sees("No schedule is stored here.")
-
-
 @pytest.mark.parametrize("ascii_only", [False, True])
 @pytest.mark.usefixtures("shop")
 async def test_in_a_small_terminal_all_fits_and_in_ascii_nothing_else_is_used(database: str, ascii_only: bool) -> None:
@@ -186,13 +135,3 @@ async def test_in_a_small_terminal_all_fits_and_in_ascii_nothing_else_is_used(da
         assert "6 Schedules" in text.splitlines()[1]
         await screen.press("question_mark")
         await screen.sees("Schedules", "Run it now, in addition")
-
-
-async def test_schedules_of_upstream_are_shown_with_what_it_stores(empty_database: str) -> None:
-    maker = await asyncpg.connect(empty_database)
-    await maker.execute(UPSTREAM.read_text("utf-8"))
-    name = await maker.fetchval("SELECT min(schedule_name) FROM horsies_schedule_state")
-    await maker.close()
-    async with schedules(empty_database) as screen:
-        await screen.sees(name, "its scheduler has not stored what it sends")
-        assert "no scheduler runs" not in screen.text

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -190,24 +190,6 @@ async def test_brackets_walk_through_the_list(database: str, connection: asyncpg
         await detail.sees(TWO)
 
 
-async def test_an_id_that_fits_several_is_a_choice_and_one_that_fits_none_says_so(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, ONE)
-    await failed(connection, TWO, created_at="now()")
-    async with opened(database, "019a7c2e") as detail:
-        await detail.sees("several ids begin or end with 019a7c2e", ONE, TWO)
-        assert detail.view.selection() is None
-        await detail.go_to(ONE)
-        await detail.press("enter")
-        await detail.sees("timeline", ONE)
-        detail.app.open_task("nothing-like-it")
-        await detail.sees("No task has an id that begins or ends with nothing-like-it")
-        detail.app.open_task("1cd6ba9a")
-        await detail.sees("timeline", ONE)
-        assert detail.view.selection().ids == (ONE,)
-
-
 async def test_it_is_live_while_it_is_open(database: str, connection: asyncpg.Connection) -> None:
     await failed(connection, status="'RUNNING'", failed_at="NULL", error_code="NULL", result="NULL", started_at="now()")
     await connection.execute("DELETE FROM horsies_task_attempts WHERE attempt = 2")
@@ -229,17 +211,6 @@ def _age(detail: Detail) -> int:
     found = re.search(r"▶ RUNNING (\d+)s", detail.text)
     assert found is not None
     return int(found[1])
-
-
-async def test_a_pending_task_says_why_it_waits(database: str, connection: asyncpg.Connection) -> None:
-    await failed(
-        connection, status="'PENDING'", failed_at="NULL", error_code="NULL", result="NULL", started_at="NULL",
-        claimed_at="NULL", claimed_by_worker_id="NULL", next_retry_at="now() + interval '55 s'",
-        enqueued_at="now() + interval '55 s'",
-    )  # fmt: skip
-    async with opened(database, ONE) as detail:
-        await detail.sees("why it waits", "it waits for its retry: due in 5", "no living worker serves queue pay")
-        await detail.sees("↻ RETRY in 5")
 
 
 async def test_times_are_shown_in_utc_or_local(
@@ -344,22 +315,6 @@ async def watched() -> AsyncIterator[list[float]]:
 
 
 APPS = Path(__file__).parent.parent / "process"
-
-
-@pytest.fixture
-def start_worker(database: str) -> Iterator[Callable[[], None]]:
-    """`horsies worker` as a separate process."""
-    started: list[Command[bytes]] = []
-
-    def start() -> None:
-        environ = {**os.environ, "HORSIES_DATABASE_URL": database}
-        nothing = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        started.append(Command(["worker", "worker_app:app"], env=environ, cwd=APPS, **nothing))
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(params=[{"processes": "2", "prefetch": "0"}], ids=[""])

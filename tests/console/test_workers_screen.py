@@ -85,40 +85,6 @@ async def test_a_killed_worker_is_late_then_gone_and_one_key_puts_right_what_it_
         assert ("recover", "task", "applied", "ops@bastion", 3) in await trail(connection)
 
 
-async def test_a_worker_is_told_to_drain_and_goes_on_again(
-    database: str, connection: asyncpg.Connection, worker: subprocess.Popen[str]
-) -> None:
-    async with workers(database) as screen:
-        await screen.sees("♥ 1 alive")
-        await screen.press("D")
-        await screen.sees("Drain 1 worker", "claims nothing more", "no other worker serves queue default", "ctrl+y")
-        await screen.press(*"deploy", "ctrl+y")
-        await screen.sees("↓ 1 draining", 'told to drain 0s ago by ops@bastion: "deploy"')
-        assert await connection.fetchval("SELECT draining_since IS NOT NULL FROM horsies_worker_orders")
-        await send(connection, "t-1")
-        await screen.press("U")
-        await screen.sees("Resume 1 worker", "claims again immediately", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("♥ 1 alive", "1 running, 0 claimed")
-        assert {row[:3] for row in await trail(connection)} == {
-            ("resume", "worker", "applied"),
-            ("drain", "worker", "applied"),
-        }
-
-
-async def test_a_living_worker_is_not_recovered_and_the_sheet_says_why(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await hold(connection, await tell(connection, "web-1", 1), "t-1")
-    async with workers(database) as screen:
-        await screen.sees("♥ alive")
-        await screen.press("W")
-        await screen.sees("Recover", "will be refused", "it is alive: last sign of life")
-        await screen.press("escape")
-        await screen.loses("it is alive")
-    assert await statuses(connection) == [("RUNNING", None, 1)]
-
-
 async def test_enter_opens_a_worker_with_the_tasks_it_holds_and_those_open_too(
     database: str, connection: asyncpg.Connection
 ) -> None:

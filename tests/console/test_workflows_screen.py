@@ -8,7 +8,6 @@ from flow_steps import CHILD, MONTH_END, Flows, flows, month_end, node, wide, wo
 from task_screen_steps import ONE, Detail
 from verb_steps import until
 
-from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.workflows.view import WorkflowsView
 
 SIZES = [(200, 60), (120, 40), (100, 30), (80, 24)]
@@ -270,33 +269,6 @@ async def test_an_id_that_is_no_workflows_says_so_and_one_that_several_begin_wit
         await screen.press("enter")
         await screen.sees("open_books", "of 7 done")
         await until(screen.pilot, lambda: screen.graph.has_focus)
-
-
-async def test_more_rows_come_as_the_cursor_nears_the_last(database: str, connection: asyncpg.Connection) -> None:
-    for number in range(130):
-        when = f"now() - interval '{number} min'"
-        await workflow(connection, f"{number:08}-0000", f"flow_{number}", created_at=when, sent_at=when)
-    async with flows(database, (80, 24)) as screen:
-        await screen.sees("flow_0", "130")
-        await screen.press("end")
-        await screen.sees("flow_99")
-        await until(screen.pilot, lambda: len(screen.app.query_one(WorkflowsView).query_one(RowTable).rows) == 130)
-        await screen.press("end")
-        await screen.sees("flow_129")
-
-
-async def test_a_circle_in_a_damaged_workflow_is_drawn_without_its_last_line(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await workflow(connection, WIDE, "damaged")
-    await node(connection, WIDE, 0, "hen", "PENDING", 1)
-    await node(connection, WIDE, 1, "egg", "PENDING", 0, 9)
-    async with flows(database) as screen:
-        await screen.sees("damaged")
-        await screen.press("enter")
-        await screen.sees("hen", "egg")
-        await go_to(screen, "egg")
-        await screen.sees("node 9, which is not there")
 
 
 def _result_of(screen: Flows) -> str:

@@ -63,13 +63,6 @@ def hold(ledger: str, task: str, go: str) -> TaskResult[str, TaskError]:
     return TaskResult(ok=Path(go).read_text())
 
 
-@app.task("long")
-def long_text(ledger: str, task: str) -> TaskResult[str, TaskError]:
-    """Returns more than fits into the arguments of another task."""
-    note(ledger, task)
-    return TaskResult(ok="x" * 100_000)
-
-
 @app.task("length")
 def length(text: TaskResult[str, TaskError], ledger: str, task: str) -> TaskResult[int, TaskError]:
     note(ledger, task)

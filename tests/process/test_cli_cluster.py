@@ -124,14 +124,6 @@ async def test_a_dead_worker_is_recovered_by_a_part_of_its_id(connection: asyncp
     assert await statuses(connection) == {"r": "FAILED", "c": "PENDING"}
 
 
-async def test_a_worker_that_lives_and_one_that_is_unknown_are_refused(connection: asyncpg.Connection) -> None:
-    await worker(connection, "web-1")
-    alive = await horsies("workers", "recover", "web-1", "--yes")
-    assert alive.code == 3
-    assert "it is alive" in alive.out
-    assert (await horsies("workers", "drain", "db-9", "--yes")).code == 4
-
-
 async def test_a_worker_drains_and_resumes_and_the_list_says_so(connection: asyncpg.Connection) -> None:
     await worker(connection, "web-1")
     drained = await horsies("workers", "drain", "web-1", "--yes", "--reason", "deploy")
@@ -156,13 +148,6 @@ async def test_a_queue_is_paused_shown_so_and_let_go_by_undo(connection: asyncpg
     undone = await horsies(*paused.out.splitlines()[-1].split(": ")[1].split()[1:], "--yes")
     assert undone.code == 0, undone.out
     assert "paused" not in (await horsies("queues", "ls")).out
-
-
-async def test_a_misspelt_queue_is_nothing_with_a_hint(connection: asyncpg.Connection) -> None:
-    await insert(connection, "t", queue_name="'mail'")
-    said = await horsies("queues", "pause", "mial", "--yes")
-    assert said.code == 4
-    assert "did you mean mail?" in said.out
 
 
 async def stuck(connection: asyncpg.Connection) -> None:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import asyncpg
-import psutil
 import pytest
 import test_worker
 from fault_scene import STEPS
@@ -161,38 +160,6 @@ async def test_a_paused_queue_is_left_alone_and_a_resumed_one_is_served_at_once(
             assert (await table.row(mail))["status"] == "PENDING"
             await apply(operator, await preview(operator, VERBS["queue", "resume"], MAIL), OPS, None)
             assert (await table.done(mail))["status"] == "COMPLETED"
-
-
-async def test_everything_of_a_killed_worker_is_put_right_by_hand(
-    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection, tmp_path: Path
-) -> None:
-    worker = start(TEST_PREFETCH="8")
-    running = await hold(table, tmp_path)
-    behind = [await table.send("add", 1, number) for number in range(3)]
-    for task_id in behind:
-        await table.until(task_id, "CLAIMED")
-    worker_id = await known(worker, table)
-    refused = await preview(operator, VERBS["worker", "recover"], Selection.of_ids([worker_id]))
-    assert [refusal.reason[:11] for refusal in refused.refused] == ["it is alive"]
-    children = worker.children()
-    await asyncio.to_thread(worker.stop, signal.SIGKILL)
-    await asyncio.to_thread(psutil.wait_procs, children, PATIENCE_S)
-    for statement in (
-        "UPDATE horsies_tasks SET claimed_at = claimed_at - interval '1 min'",
-        "UPDATE horsies_tasks SET started_at = started_at - interval '1 min'",
-        "UPDATE horsies_heartbeats SET sent_at = sent_at - interval '1 min'",
-        "UPDATE horsies_worker_states SET snapshot_at = snapshot_at - interval '1 min'",
-        "UPDATE horsies_pulse SET gaps = '{}'",  # without a known gap in which no worker could beat
-    ):
-        await table.connection.execute(statement)
-    outcome = await order(operator, VERBS["worker", "recover"], worker_id)
-    assert outcome.rows[0].detail == "3 back in the queue, 1 failed as WORKER_CRASHED"
-    row = await table.row(running)
-    assert (row["status"], row["error_code"], len(await table.attempts(running))) == ("FAILED", "WORKER_CRASHED", 1)
-    start()
-    for task_id in behind:
-        assert (await table.done(task_id))["status"] == "COMPLETED"
-        assert len(await table.attempts(task_id)) == 1
 
 
 async def test_a_look_at_its_orders_does_not_make_a_stopping_worker_claim_again(

@@ -82,32 +82,6 @@ async def test_what_a_killed_worker_ran_fails_as_crashed_after_the_threshold(
     assert (record["failed"], record["retried"], record["requeued"], record["expired"]) == (1, 0, 0, 0)
 
 
-async def test_what_a_killed_worker_had_claimed_is_run_at_once_after_the_sweep(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "go")
-    victim = start(TEST_PREFETCH="8", **QUICK)
-    running = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
-    await table.until(running, "RUNNING")
-    claimed = [await table.send("add", number, 1) for number in range(3)]
-    for task_id in claimed:
-        await table.until(task_id, "CLAIMED")
-    start(**QUICK)
-    await kill(victim)
-    for task_id in claimed:
-        assert (await table.done(task_id))["status"] == "COMPLETED"
-        assert [one["attempt"] for one in await table.attempts(task_id)] == [1]
-    ended = await table.done(running)
-    lost = await table.connection.fetchrow(
-        "SELECT array_agg(DISTINCT one.id) FILTER (WHERE one.how = 'failed'),"
-        "       array_agg(DISTINCT one.id ORDER BY one.id) FILTER (WHERE one.how = 'returned')"
-        "  FROM horsies_worker_losses loss CROSS JOIN LATERAL (SELECT unnest(failed) AS id, 'failed' AS how"
-        " UNION ALL SELECT unnest(returned), 'returned') one WHERE worker_id = $1",
-        ended["claimed_by_worker_id"],
-    )
-    assert tuple(lost) == ([running], sorted(claimed))
-
-
 async def test_a_long_healthy_run_is_not_swept_however_short_the_threshold(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
@@ -153,22 +127,3 @@ async def test_a_worker_prunes_and_reports_it(table: Table, start: Callable[...,
             await breathe(table)
     report = json.loads(row["report"])
     assert (report["heartbeats"], report["refused"], report["complete"]) == (7, 0, True)
-
-
-async def test_a_stop_gives_other_workers_what_it_has_not_begun(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    """That the release notifies is proved by test_lifecycle_notifications.py."""
-    os.mkfifo(tmp_path / "go")
-    stopping = start(TEST_PREFETCH="8")
-    running = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
-    await table.until(running, "RUNNING")
-    waiting = [await table.send("add", 1, 1) for _ in range(3)]
-    for task_id in waiting:
-        await table.until(task_id, "CLAIMED")
-    start()
-    stopping.process.send_signal(signal.SIGTERM)
-    for task_id in waiting:
-        assert (await table.done(task_id))["status"] == "COMPLETED"
-    await asyncio.to_thread((tmp_path / "go").write_text, "go")
-    assert await asyncio.to_thread(stopping.end) == 0

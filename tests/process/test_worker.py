@@ -398,27 +398,6 @@ async def test_no_loop_stumbles_over_another_under_load(table: Table, start: Cal
     assert [record for record in worker.all_records() if record["event"] != "?"] == []
 
 
-async def test_a_second_signal_leaves_no_prefetched_task_running(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    """In the table they are RUNNING while they wait in the child: each is interrupted, or back in the queue."""
-    os.mkfifo(tmp_path / "go")
-    warm = [await table.send("nothing") for _ in range(200)]
-    worker = start("--shutdown-grace", "600", TEST_PREFETCH="8")
-    for task_id in warm:
-        await table.done(task_id)  # short ones, so that the child is given several at once
-    begun = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
-    behind = [await table.send("nothing") for _ in range(4)]
-    for task_id in (begun, *behind):
-        await table.until(task_id, "RUNNING", "CLAIMED")
-    worker.process.send_signal(signal.SIGINT)
-    await asyncio.to_thread(worker.wait_for, "draining")
-    assert await asyncio.to_thread(worker.stop, signal.SIGINT) == 0
-    assert (await table.row(begun))["error_code"] == "TASK_INTERRUPTED"
-    rows = [await table.row(task_id) for task_id in behind]
-    assert {(row["status"], row["error_code"]) for row in rows} <= {("PENDING", None), ("FAILED", "TASK_INTERRUPTED")}
-
-
 async def test_a_worker_serves_the_queues_it_is_told_to(table: Table, start: Callable[..., Worker]) -> None:
     queues = "mail:1:2,reports:50:1,bulk:60:1"
     served = [await table.send("add", 1, 1, queue_name=name) for name in ("mail", "bulk")]

@@ -25,8 +25,6 @@ from horsies import (
     RetrievalCode,
     RetryPolicy,
     SubWorkflowNode,
-    SuccessCase,
-    SuccessPolicy,
     TaskError,
     TaskNode,
     TaskResult,
@@ -82,11 +80,6 @@ def flaky() -> TaskResult[int, TaskError]:
 @app.task("broken")
 def broken() -> TaskResult[int, TaskError]:
     raise LookupError("no such order")
-
-
-@app.task("numbers")
-def numbers(count: int) -> TaskResult[list[int], TaskError]:
-    return TaskResult(ok=list(range(count)))
 
 
 @app.task("letters")
@@ -177,32 +170,6 @@ def test_a_start_runs_the_whole_graph_before_it_returns() -> None:
             ("number", {"value": 1}),
             ("number", {"value": 2}),
         ]
-
-
-def test_joins_maps_and_children_follow_the_rules_of_the_engine() -> None:
-    listing = TaskNode(numbers, kwargs={"count": 3}, node_id="listing")
-    each = TaskNode.map(number, over=listing)
-    bad = TaskNode(refuse, node_id="bad")
-    after = TaskNode(number, kwargs={"value": 7}, waits_for=[bad], node_id="after")
-    anyway = TaskNode(add, waits_for=[bad], args_from={"a": bad}, allow_failed_deps=True, node_id="anyway")
-    either = TaskNode(number, kwargs={"value": 8}, waits_for=[bad, listing], join="any", node_id="either")
-    quorum = {"join": "quorum", "min_success": 2}
-    two = TaskNode(number, kwargs={"value": 9}, waits_for=[bad, listing, either], **quorum, node_id="two")
-    child = SubWorkflowNode(Doubling, waits_for=[two], args_from={"start": two}, node_id="child")
-    policy = SuccessPolicy(cases=[SuccessCase(required=[child])], optional=[bad, after])
-    nodes = [listing, each, bad, after, anyway, either, two, child]
-    with inline(app) as queue:
-        handle = flow(*nodes, output=child, success_policy=policy).start().unwrap()
-        assert handle.get() == TaskResult(ok=18)
-        states = {name: status.value for name, status in queue.started("flow")[0].statuses.items()}
-        assert {name for name, status in states.items() if status != "COMPLETED"} == {"bad", "after"}
-        assert (states["bad"], states["after"]) == ("FAILED", "SKIPPED")
-        assert handle.result_for(each).unwrap() == [0, 1, 2]
-        (doubling,) = queue.started(Doubling)
-        assert (doubling.parent_id, doubling.definition_key) == (handle.workflow_id, "test.inline.doubling")
-        summary = handle.tasks().unwrap()[-1].sub_workflow_summary
-        assert summary is not None
-        assert (summary.total_tasks, summary.output) == (2, 18)
 
 
 def test_a_child_that_cannot_be_built_fails_its_node_or_raises_for_the_test() -> None:

@@ -299,30 +299,10 @@ async def test_a_request_that_is_refused_takes_no_neighbour_with_it(
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 20
 
 
-async def test_a_connection_from_the_callers_pool_will_do(broker: PostgresBroker, database: str) -> None:
-    async with asyncpg.create_pool(database, min_size=1, max_size=1) as pool, pool.acquire() as acquired:
-        assert (await broker.send_async(request(), connection=acquired)).unwrap().outcome is CREATED
-
-
 async def test_a_blocking_connection_fits_the_async_form(broker: PostgresBroker, database: str) -> None:
     with psycopg.connect(database) as blocking:
         assert (await broker.send_async(request(), connection=blocking)).unwrap().outcome is CREATED
         assert blocking.execute("SELECT count(*) FROM horsies_tasks").fetchone() == (1,)
-
-
-async def test_a_refusal_on_the_callers_connection_is_an_error_value(
-    broker: PostgresBroker, other: asyncpg.Connection, database: str
-) -> None:
-    bad = request(queue_name="q" * 53)
-    async with await psycopg.AsyncConnection.connect(database) as awaited:
-        with psycopg.connect(database) as blocking:
-            for error in (
-                (await broker.send_async(bad, connection=other)).unwrap_err(),
-                (await broker.send_async(bad, connection=awaited)).unwrap_err(),
-                broker.send(bad, connection=blocking).unwrap_err(),
-            ):
-                assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
-                assert "channel name too long" in error.message
 
 
 async def test_parts_of_a_task_can_be_enqueued_without_a_request(

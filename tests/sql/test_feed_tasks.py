@@ -14,7 +14,7 @@ from feed_steps import NEVER_AT_REST, QUICK, Published, history, ids, linked, ol
 from until import until
 
 from horsies.query import parse
-from horsies.views import Count, Sort
+from horsies.views import Count
 from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Patience, Rhythm
 from horsies_tui.tasks.feed import TaskFeed
@@ -99,17 +99,6 @@ async def test_without_follow_arrivals_stay_outside_even_at_rest(database: str, 
         assert ids(await published.until(lambda snapshot: len(snapshot.rows) == 3)) == ["c", "b", "a"]
 
 
-async def test_more_arrivals_than_a_page_are_held_as_at_least_so_many(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await send(connection, "a", age_s=60)
-    async with watching(database, rhythm=NEVER_AT_REST) as (feed, published, _):
-        feed.touch("a")
-        await send(connection, *(f"new-{number:03}" for number in range(250)))
-        snapshot = await published.until(lambda snapshot: snapshot.more_unseen)
-        assert (ids(snapshot), snapshot.unseen) == (["a"], 200)
-
-
 async def test_a_row_that_stops_matching_is_struck_until_the_screen_settles(
     database: str, connection: asyncpg.Connection
 ) -> None:
@@ -128,33 +117,6 @@ async def test_a_row_that_stops_matching_is_struck_until_the_screen_settles(
         feed.busy(False)
         snapshot = await published.until(lambda snapshot: not snapshot.struck)
         assert ids(snapshot) == ["d", "c"]
-
-
-async def test_a_row_that_begins_to_match_in_the_middle_waits_for_rest(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await send(connection, "a", "b", "c")
-    await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id <> 'b'")
-    async with watching(database, need("status:cancelled", follow=False)) as (feed, published, _):
-        feed.busy(True)
-        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'b'")
-        await connection.execute("UPDATE horsies_tasks SET status = 'FAILED', failed_at = now() WHERE id = 'a'")
-        assert ids(await published.until(lambda snapshot: snapshot.struck)) == ["c", "a"]
-        feed.busy(False)
-        assert ids(await published.until(lambda snapshot: not snapshot.struck)) == ["c", "b"]
-
-
-async def test_a_row_changes_its_place_in_the_order_only_at_rest(database: str, connection: asyncpg.Connection) -> None:
-    await send(connection, "a", "b", priority="10")
-    async with watching(database, need(sort=Sort.WAITING)) as (feed, published, _):
-        assert ids(published.last) == ["a", "b"]
-        feed.busy(True)
-        await connection.execute("UPDATE horsies_tasks SET priority = 20 WHERE id = 'a'")
-        await send(connection, "c", priority="30")
-        snapshot = await published.until(lambda snapshot: snapshot.rows[0].priority == 20)
-        assert (ids(snapshot)[:2], snapshot.struck) == (["a", "b"], frozenset())
-        feed.busy(False)
-        await published.until(lambda snapshot: ids(snapshot) == ["b", "a", "c"])
 
 
 async def test_paging_reaches_the_oldest_row_and_comes_back(database: str, connection: asyncpg.Connection) -> None:

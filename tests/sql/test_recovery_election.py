@@ -18,7 +18,6 @@ from horsies.run.worker.sweeper import Election, PeriodicJob, Recovery, Retentio
 from horsies.store.worker_states import elect, write_report
 
 MINUTE_MS = 60_000
-RECENT = "SELECT sweep FROM horsies_sweep_state WHERE ran_at > now() - interval '5 s'"
 
 
 async def age(conn: asyncpg.Connection, seconds: float) -> None:

@@ -96,42 +96,6 @@ async def test_a_large_result_is_referred_to_and_not_copied(connection: asyncpg.
     assert len(kwargs) < 1000
 
 
-@pytest.mark.parametrize(
-    ("join", "after_one", "after_fail"),
-    [
-        ({"join": "all"}, "pending", "skipped"),
-        ({"join": "all", "allow_failed_deps": True}, "pending", "enqueued"),
-        ({"join": "any"}, "enqueued", "enqueued"),
-        ({"join": "quorum", "min_success": 2}, "pending", "skipped"),
-        ({"join": "quorum", "min_success": 1}, "enqueued", "enqueued"),
-    ],
-)
-async def test_a_join_decides_when_it_can(
-    connection: asyncpg.Connection, join: dict[str, object], after_one: str, after_fail: str
-) -> None:
-    flow = await grow(connection, node(0), node(1), node(2, 0, 1, **join))
-    await complete(connection, flow, 0)
-    assert (await states(connection, flow)).split()[3] == after_one
-    await fail(connection, flow, 1)
-    assert (await states(connection, flow)).split()[3] == after_fail
-
-
-async def test_a_quorum_that_can_no_longer_be_reached_does_not_wait(connection: asyncpg.Connection) -> None:
-    flow = await grow(connection, node(0), node(1), node(2), node(3, 0, 1, 2, join="quorum", min_success=2))
-    await fail(connection, flow, 0)
-    assert await states(connection, flow) == "RUNNING: failed enqueued enqueued pending"
-    await fail(connection, flow, 1)
-    assert await states(connection, flow) == "RUNNING: failed failed enqueued skipped"
-
-
-async def test_an_any_that_is_content_waits_for_the_nodes_of_its_context(connection: asyncpg.Connection) -> None:
-    flow = await grow(connection, node(0), node(1), node(2, 0, 1, join="any", ctx_from=("n1",)))
-    await complete(connection, flow, 0)
-    assert await states(connection, flow) == "RUNNING: completed enqueued pending"
-    await complete(connection, flow, 1)
-    assert await states(connection, flow) == "RUNNING: completed completed enqueued"
-
-
 async def test_what_is_skipped_skips_what_needs_it_down_to_the_end(connection: asyncpg.Connection) -> None:
     flow = await grow(
         connection, node(0), node(1, 0), node(2, 1), node(3, 2, allow_failed_deps=True, args_from={"a": 2})

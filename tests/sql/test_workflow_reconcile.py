@@ -88,32 +88,6 @@ async def test_a_pending_node_whose_dependencies_have_all_ended_is_evaluated(con
     assert await states(connection) == "RUNNING: COMPLETED ENQUEUED PENDING"
 
 
-async def test_a_pending_node_whose_join_cannot_be_met_is_skipped_with_all_that_needs_it(
-    connection: asyncpg.Connection,
-) -> None:
-    await planted(connection, plan(node(0), node(1, 0), node(2, 1), node(3)))
-    await put(connection, 0, status="'FAILED'", result="'{}'", task_id="NULL")
-    assert await repaired(connection) == ["n1 PENDING → SKIPPED", "n2 PENDING → SKIPPED"]
-    assert await states(connection) == "RUNNING: FAILED SKIPPED SKIPPED ENQUEUED"
-
-
-@pytest.mark.parametrize("columns", [{"join": "any"}, {"join": "quorum", "min_success": 1}])
-async def test_a_join_that_is_content_with_less_does_not_wait_for_the_rest(
-    connection: asyncpg.Connection, columns: dict[str, Any]
-) -> None:
-    await planted(connection, plan(node(0), node(1), node(2, 0, 1, **columns)))
-    await put(connection, 0, status="'COMPLETED'", result="'{}'")
-    assert await repaired(connection) == ["n2 PENDING → ENQUEUED"]
-
-
-async def test_a_node_waits_for_all_that_its_context_is_from(connection: asyncpg.Connection) -> None:
-    await planted(connection, plan(node(0), node(1), node(2, 0, 1, join="any", ctx_from=("n1",))))
-    await put(connection, 0, status="'COMPLETED'", result="'{}'")
-    assert await stuck_workflows(connection, 0) == ()
-    await put(connection, 1, status="'COMPLETED'", result="'{}'")
-    assert await repaired(connection) == ["n2 PENDING → ENQUEUED"]
-
-
 async def test_a_ready_task_node_without_a_task_gets_one(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await put(connection, 0, status="'READY'", task_id="NULL")
