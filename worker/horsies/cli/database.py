@@ -85,16 +85,16 @@ def database_parameters() -> list[Parameter]:
 
 
 def on_database(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a database, in the place of its parameter `database`, and `--debug`."""
+    """Give a command the options of a database, in place of its parameter `database`, and `--debug`, after its own."""
 
     @wraps(command)
     def complete(*, database_url: str | None, context: str | None, module: str | None, debug: bool, **own: Any) -> None:
         command(database=DatabaseOptions(database_url, context, module), **own)
 
-    parameters = []
-    for own in signature(command, eval_str=True).parameters.values():
-        parameters += database_parameters() if own.name == "database" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
-    parameters.append(option_parameter("debug", DebugOption, False))
+    own_parameters = dict(signature(command, eval_str=True).parameters)
+    del own_parameters["database"]
+    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own_parameters.values()]
+    parameters += [*database_parameters(), option_parameter("debug", DebugOption, False)]
     complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     vars(complete)["__signature__"] = Signature(parameters)
     return complete
@@ -207,15 +207,12 @@ def _nothing_configured(place: EmbeddedPlace) -> ConfigurationError:
 
 def confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
     """Refuse to write in a read-only context, and ask for the name of a production one."""
-    context = choice.context
-    if context is None:
-        return
-    if context.read_only:
-        raise invalid(
-            f"context {context.shown_name!r} is read-only, so `horsies db {command}` will not change it",
-            "use --dry-run to see what it would do, or another context that may write",
-        )
-    if context.production and not yes:
+    context = _writable(
+        choice,
+        f"so `horsies db {command}` will not change it",
+        "use --dry-run to see what it would do, or another context that may write",
+    )
+    if context is not None and context.production and not yes:
         _ask_for_the_name(context, f"type {context.shown_name} when asked, or add --yes where there is no terminal")
 
 
@@ -224,16 +221,19 @@ def _confirm_service(choice: DatabaseChoice) -> None:
 
     A service manager, which has no terminal to type in, is not asked.
     """
-    context = choice.context
-    if context is None:
-        return
-    if context.read_only:
-        raise invalid(
-            f"context {context.shown_name!r} is read-only, and a worker or a scheduler writes",
-            "name another context, or the database that the application is configured for by naming none",
-        )
-    if context.production and sys.stdin.isatty():
+    context = _writable(
+        choice,
+        "and a worker or a scheduler writes",
+        "name another context, or the database that the application is configured for by naming none",
+    )
+    if context is not None and context.production and sys.stdin.isatty():
         _ask_for_the_name(context, f"type {context.shown_name} when asked")
+
+
+def _writable(choice: DatabaseChoice, consequence: str, help_text: str) -> Context | None:
+    if choice.read_only and choice.context is not None:
+        raise invalid(f"context {choice.context.shown_name!r} is read-only, {consequence}", help_text)
+    return choice.context
 
 
 def _ask_for_the_name(context: Context, help_text: str) -> None:

@@ -152,9 +152,8 @@ def _status_lines(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 @app.command()
 @on_database
 def prune(
-    older_than: OlderThanOption = None,
-    *,
     database: DatabaseOptions,
+    older_than: OlderThanOption = None,
     dry_run: CountOption = False,
     as_json: JsonOption = False,
     yes: YesOption = False,

@@ -33,6 +33,12 @@ class LogFormat(StrEnum):
 ExportFormat = StrEnum("ExportFormat", ["CSV", "JSONL"])
 
 
+VERBS_EPILOG = (
+    "Verbs show what would change and ask before they do it: `--dry-run` only shows, `--yes` does not ask. Exit codes: "
+    "0 all applied, 3 some refused, 4 nothing matched, 1 it failed, 2 the command line was wrong, 130 interrupted."
+)
+
+
 @dataclass(slots=True)
 class Debugging:
     """The switch for tracebacks of failures; set while options are parsed."""

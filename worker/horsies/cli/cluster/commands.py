@@ -44,12 +44,11 @@ schedules = typer.Typer(
 
 @on_database
 def status(
+    database: DatabaseOptions,
     chart: Annotated[
         bool, typer.Option("--chart", help="Also draw what ended, failed and waited in the last hour.")
     ] = False,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Show workers, queues, and what is stuck.
 
@@ -65,6 +64,7 @@ def status(
 @workers.command("ls")
 @on_database
 def ls_workers(
+    database: DatabaseOptions,
     words: Annotated[list[str] | None, filter_words("status:lost host:web-* has:tasks")] = None,
     filter_text: WorkerFilterOption = None,
     everyone: Annotated[
@@ -72,8 +72,6 @@ def ls_workers(
     ] = False,
     as_json: JsonOption = False,
     filter_help: WorkerFilterHelpOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """List workers that are alive, have tasks, or were seen in the last hour.
 
@@ -86,7 +84,7 @@ def ls_workers(
 
 @queues.command("ls")
 @on_database
-def ls_queues(as_json: JsonOption = False, *, database: DatabaseOptions) -> None:
+def ls_queues(database: DatabaseOptions, as_json: JsonOption = False) -> None:
     """List queues: how many tasks are due, scheduled, claimed and running, and the limits.
 
     `--json` prints `now` and `queues`.
@@ -98,12 +96,11 @@ def ls_queues(as_json: JsonOption = False, *, database: DatabaseOptions) -> None
 
 @on_database
 def metrics(
+    database: DatabaseOptions,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Answer GET /metrics, /healthz and /readyz there; 0: any free port.")
     ] = _PORT,
     host: ListenHostOption = "127.0.0.1",
-    *,
-    database: DatabaseOptions,
     loglevel: OwnLogLevelOption = LogLevel.INFO,
     log_format: OwnLogFormatOption = LogFormat.HUMAN,
 ) -> None:
@@ -129,12 +126,11 @@ def metrics(
 @schedules.command("ls")
 @on_database
 def ls_schedules(
+    database: DatabaseOptions,
     words: Annotated[list[str] | None, filter_words("status:overdue name:nightly_* last:failed")] = None,
     filter_text: ScheduleFilterOption = None,
     as_json: JsonOption = False,
     filter_help: ScheduleFilterHelpOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """List schedules: what each sends and when, its next and its last run, and the outcomes of its newest runs.
 
@@ -149,11 +145,10 @@ def ls_schedules(
 @schedules.command("next")
 @on_database
 def next_runs(
+    database: DatabaseOptions,
     name: ScheduleArgument,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000, metavar="N", help="How many runs.")] = 10,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Show when a schedule runs next, by this machine's clock and by that of the schedule's time zone.
 

@@ -31,13 +31,12 @@ audit = typer.Typer(name="audit", help="List operator actions, and undo them.", 
 @recovery.command("ls")
 @on_database
 def ls_findings(
+    database: DatabaseOptions,
     why: Annotated[bool, typer.Option("--why", help="Also explain each finding, with the commands that help.")] = False,
     doctor: Annotated[
         bool, typer.Option("--doctor", help="Also list what `horsies doctor` warns of or fails on.")
     ] = False,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """List what is stuck, worst first: the evidence, what recovery will do, and which actions there are.
 
@@ -53,12 +52,11 @@ def ls_findings(
 @recovery.command("run")
 @on_database
 def run(
+    database: DatabaseOptions,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     read_only: ReadOnlyOption = False,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Run the recovery sweep once: release stale claims, retry or fail crashed runs, expire what is past its deadline.
 
@@ -77,6 +75,7 @@ def run(
 @audit.command("ls")
 @on_database
 def ls_actions(
+    database: DatabaseOptions,
     operation: Annotated[str | None, text_option("--operation", "ID", "Each row of one operation, by its id.")] = None,
     task: Annotated[str | None, text_option("--task", "ID", "What was done to one task.")] = None,
     worker: Annotated[str | None, text_option("--worker", "ID", "What was done to one worker.")] = None,
@@ -90,8 +89,6 @@ def ls_actions(
     limit: LimitOption = 50,
     after: AfterOption = None,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """List operator actions, newest first: one line for each operation with its totals, or each row of what is named.
 
@@ -117,7 +114,7 @@ def ls_actions(
 
 @sessions.command("ls")
 @on_database
-def ls_sessions(as_json: JsonOption = False, *, database: DatabaseOptions) -> None:
+def ls_sessions(database: DatabaseOptions, as_json: JsonOption = False) -> None:
     """List sessions of the server whose locks the workers, the console or a command wait for.
 
     It reads no table of ours, so it answers while those are locked. The exit code is 0, and 1 if a session is listed.

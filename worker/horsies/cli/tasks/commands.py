@@ -9,6 +9,7 @@ import typer
 
 from horsies.cli.database import DatabaseOptions, on_database
 from horsies.cli.options import (
+    VERBS_EPILOG,
     AfterOption,
     ExportFormat,
     ExportFormatOption,
@@ -25,12 +26,7 @@ from horsies.cli.options import (
 from horsies.cli.verbs.options import ReadOnlyOption, ReasonOption
 
 app = typer.Typer(
-    name="tasks",
-    help="List and inspect tasks, and act on them.",
-    no_args_is_help=True,
-    epilog="Verbs show what would change and ask before they do it: `--dry-run` only shows, `--yes` does not ask. "
-    "Exit codes: 0 all applied, 3 some refused, 4 nothing matched, 1 it failed, 2 the command line was wrong, "
-    "130 interrupted.",
+    name="tasks", help="List and inspect tasks, and act on them.", no_args_is_help=True, epilog=VERBS_EPILOG
 )
 
 
@@ -44,6 +40,7 @@ StatisticsOrder = StrEnum(
 @app.command("ls")
 @on_database
 def ls(
+    database: DatabaseOptions,
     words: Annotated[list[str] | None, filter_words("status:failed queue:mail since:1h")] = None,
     filter_text: FilterOption = None,
     sort: Annotated[
@@ -57,8 +54,6 @@ def ls(
     after: AfterOption = None,
     as_json: JsonOption = False,
     filter_help: FilterHelpOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """List tasks, a page at a time.
 
@@ -76,6 +71,7 @@ def ls(
 @app.command("stats")
 @on_database
 def stats(
+    database: DatabaseOptions,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="FILTER", help="Which tasks to count: `queue:mail -error:TIMEOUT`.")
     ] = None,
@@ -92,8 +88,6 @@ def stats(
     ] = StatisticsOrder.WORST,
     as_json: JsonOption = False,
     filter_help: FilterHelpOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Show how the tasks of each name fared: failures, waits, durations, retries, share of the busy time.
 
@@ -112,13 +106,12 @@ def stats(
 @app.command("export")
 @on_database
 def export(
+    database: DatabaseOptions,
     path: ExportPathArgument = None,
     filter_text: FilterOption = None,
     form: ExportFormatOption = ExportFormat.CSV,
     sort: Annotated[TaskOrder | None, typer.Option(help="As for `ls`.")] = None,
     filter_help: FilterHelpOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Write every task that matches as CSV or as JSON lines, to a new file or to standard output.
 
@@ -138,7 +131,7 @@ def export(
 @app.command("show")
 @on_database
 def show(
-    task_id: TaskIdArgument, mask: MaskOption = None, as_json: JsonOption = False, *, database: DatabaseOptions
+    database: DatabaseOptions, task_id: TaskIdArgument, mask: MaskOption = None, as_json: JsonOption = False
 ) -> None:
     """Show everything that is stored about one task.
 
@@ -154,6 +147,7 @@ def show(
 @app.command("stack")
 @on_database
 def stack(
+    database: DatabaseOptions,
     task_id: TaskIdArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Ask again every second, and mark what has changed.")
@@ -165,8 +159,6 @@ def stack(
     reason: ReasonOption = None,
     read_only: ReadOnlyOption = False,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Show what a running task is doing now: its Python stack, the innermost line first.
 
@@ -187,13 +179,12 @@ def stack(
 @app.command("logs")
 @on_database
 def logs(
+    database: DatabaseOptions,
     task_id: TaskIdArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task ends.")] = False,
     reason: ReasonOption = None,
     read_only: ReadOnlyOption = False,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Show what a running task prints and logs: the last 64 kB, which its worker keeps in memory.
 

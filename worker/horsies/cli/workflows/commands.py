@@ -8,6 +8,7 @@ import typer
 
 from horsies.cli.database import DatabaseOptions, on_database
 from horsies.cli.options import (
+    VERBS_EPILOG,
     AfterOption,
     ExportFormat,
     ExportFormatOption,
@@ -24,26 +25,20 @@ from horsies.cli.options import (
 )
 
 app = typer.Typer(
-    name="workflows",
-    help="List and inspect workflows, and act on them.",
-    no_args_is_help=True,
-    epilog="Verbs show what would change and ask before they do it: `--dry-run` only shows, `--yes` does not ask. "
-    "Exit codes: 0 all applied, 3 some refused, 4 nothing matched, 1 it failed, 2 the command line was wrong, "
-    "130 interrupted.",
+    name="workflows", help="List and inspect workflows, and act on them.", no_args_is_help=True, epilog=VERBS_EPILOG
 )
 
 
 @app.command("ls")
 @on_database
 def ls(
+    database: DatabaseOptions,
     words: Annotated[list[str] | None, filter_words("status:failed name:order_* since:1h")] = None,
     filter_text: WorkflowFilterOption = None,
     limit: LimitOption = 50,
     after: AfterOption = None,
     as_json: JsonOption = False,
     filter_help: WorkflowFilterHelpOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """List workflows, newest first, a page at a time.
 
@@ -60,12 +55,11 @@ def ls(
 @app.command("export")
 @on_database
 def export(
+    database: DatabaseOptions,
     path: ExportPathArgument = None,
     filter_text: WorkflowFilterOption = None,
     form: ExportFormatOption = ExportFormat.CSV,
     filter_help: WorkflowFilterHelpOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Write every workflow that matches as CSV or as JSON lines, to a new file or to standard output.
 
@@ -82,6 +76,7 @@ def export(
 @app.command("show")
 @on_database
 def show(
+    database: DatabaseOptions,
     workflow_id: WorkflowIdArgument,
     node: Annotated[
         str | None,
@@ -89,8 +84,6 @@ def show(
     ] = None,
     mask: MaskOption = None,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Show everything that is stored about one workflow, or about one of its nodes.
 
@@ -110,11 +103,10 @@ def show(
 @app.command("graph")
 @on_database
 def graph(
+    database: DatabaseOptions,
     workflow_id: WorkflowIdArgument,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print it as a Mermaid flowchart.")] = False,
     as_json: JsonOption = False,
-    *,
-    database: DatabaseOptions,
 ) -> None:
     """Draw the nodes of a workflow with their dependencies and states.
 
