@@ -168,15 +168,12 @@ def say_failure(error: Exception) -> None:
     elif isinstance(error, HorsiesError):
         say_error(error, advised)
     else:
-        say_error(_bug(error))
-
-
-def _bug(error: Exception) -> HorsiesError:
-    return HorsiesError(f"{type(error).__name__}: {mask(str(error))}", help_text="run the command again with --debug")
+        what = f"{type(error).__name__}: {mask(str(error))}"
+        say_error(HorsiesError(what, help_text="run the command again with --debug"))
 
 
 def _hide_passwords_from_process_list() -> None:
-    """`--database-url` may contain a password, and `ps` shows the command line to every user."""
+    """Mask the command line that `ps` shows to every user: `--database-url` may contain a password."""
     words = ["horsies", *sys.argv[1:]]
     masked = [_masked(word) for word in words]
     if masked != words:

@@ -90,7 +90,7 @@ async def _pages(
 
 
 def workers_export(rows: Sequence[WorkerRow], now: datetime) -> Export[WorkerRow]:
-    """The workers of a list; there are never more than fit into memory."""
+    """Export the workers of a list; there are never more than fit into memory."""
 
     async def pages(_conn: Connection) -> AsyncIterator[tuple[Sequence[WorkerRow], datetime]]:
         yield rows, now
@@ -112,11 +112,11 @@ async def export_rows(
     With `pause_s` the loop sleeps so long after each millisecond of work.
     """
     done = 0
-    await asyncio.to_thread(out.write, header(export, form))
+    await asyncio.to_thread(out.write, _csv([export.columns]) if form is Format.CSV else "")
     async for rows, now in export.pages(conn):
         text: list[str] = []
         for first in range(0, len(rows), _AT_ONCE):
-            text.append(lines(rows[first : first + _AT_ONCE], now, export, form))
+            text.append(_lines(rows[first : first + _AT_ONCE], now, export, form))
             await asyncio.sleep(pause_s)
         await asyncio.to_thread(out.write, "".join(text))
         done += len(rows)
@@ -125,19 +125,12 @@ async def export_rows(
     return done
 
 
-def header(export: Export[RowT], form: Format) -> str:
-    return _csv([export.columns]) if form is Format.CSV else ""
-
-
-def lines(rows: Iterable[RowT], now: datetime, export: Export[RowT], form: Format) -> str:
+def _lines(rows: Iterable[RowT], now: datetime, export: Export[RowT], form: Format) -> str:
     columns = export.columns
     if form is Format.CSV:
         return _csv([_cell(value(row, now)) for value in columns.values()] for row in rows)
-    return "".join(
-        clean_json(json.dumps({name: _plain(value(row, now)) for name, value in columns.items()}, ensure_ascii=False))
-        + "\n"
-        for row in rows
-    )
+    objects = ({name: _plain(value(row, now)) for name, value in columns.items()} for row in rows)
+    return "".join(f"{clean_json(json.dumps(each, ensure_ascii=False))}\n" for each in objects)
 
 
 def _csv(rows: Iterable[Iterable[Any]]) -> str:
@@ -155,7 +148,7 @@ def _cell(value: Any) -> Any:
 
 
 def safe_text(text: str) -> str:
-    """A text for a cell of CSV: no spreadsheet takes it as a formula, and no terminal as commands."""
+    """Return the text for a cell of CSV, which no spreadsheet takes as a formula and no terminal as commands."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
     begins = text.lstrip()[:1]
@@ -181,49 +174,40 @@ def _fit(text: str) -> str:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[str]]:
-    """A file that appears under its name when it is complete, and not at all if the block fails or is cancelled.
+    """Yield a file that appears under its name when it is complete, and not at all if the block fails or is cancelled.
 
     HorsiesError if a file of that name exists, now or at the end. Only its owner may read it.
     """
+    taken = HorsiesError(f"{path} exists; choose another name")
     if path.exists():
-        raise _exists(path)
+        raise taken
     part = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.part")
     try:
         place = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
         try:
             with os.fdopen(place, "w", encoding="utf-8", newline="") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             _give_name(part, path)
-        except OSError as error:
-            raise _cannot_write(path, error) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
+        finally:
+            with suppress(OSError):
+                part.unlink()
+    except FileExistsError:
+        raise taken from None
+    except OSError as error:
+        what = f"cannot write {path}: {os.strerror(error.errno or 0)}; choose another place"
+        raise HorsiesError(what) from error
 
 
 def _give_name(part: Path, path: Path) -> None:
-    """A link refuses a name that exists; some file systems have no links."""
+    """Link the file to its name, because a link refuses a name that exists; some file systems have no links."""
     try:
         os.link(part, path)
-    except FileExistsError:
-        raise _exists(path) from None
     except OSError:
         if path.exists():
-            raise _exists(path) from None
+            raise FileExistsError from None
         part.replace(path)
-
-
-def _exists(path: Path) -> HorsiesError:
-    return HorsiesError(f"{path} exists; choose another name")
-
-
-def _cannot_write(path: Path, error: OSError) -> HorsiesError:
-    return HorsiesError(f"cannot write {path}: {os.strerror(error.errno or 0)}; choose another place")
 
 
 def _columns(fields: str, **derived: Callable[[Any, datetime], Any]) -> dict[str, Callable[[Any, datetime], Any]]:
