@@ -41,7 +41,7 @@ VERBS_EPILOG = (
 
 @dataclass(slots=True)
 class Debugging:
-    """The switch for tracebacks of failures; set while options are parsed."""
+    """The switch for tracebacks of failures, which is set while options are parsed."""
 
     on: bool = False
 
@@ -209,4 +209,23 @@ ScheduleArgument = Annotated[
 ]
 SchedulesArgument = Annotated[
     list[str], text_argument("NAME", "Names of schedules.", autocompletion=_complete_schedule)
+]
+
+TaskIdsArgument = Annotated[
+    list[str] | None, text_argument("ID", "Ids of tasks, or how they begin or end: `1cd6ba9a`.")
+]
+WorkflowIdsArgument = Annotated[
+    list[str] | None, text_argument("ID", "Ids of workflows, or how they begin or end: `1cd6ba9a`.")
+]
+NodeArgument = Annotated[str, text_argument("NODE", "The id of the node, or its index: `import_eu`, `3`.")]
+WorkerIdsArgument = Annotated[list[str], text_argument("WORKER", "Ids of workers, or how they begin or end: `web-1`.")]
+QueuesArgument = Annotated[list[str], text_argument("QUEUE", "Names of queues.")]
+SessionsArgument = Annotated[
+    list[str], typer.Argument(metavar="PID", help="Process ids of sessions, as `horsies sessions ls` lists them.")
+]
+OperationArgument = Annotated[str, text_argument("OPERATION", "Its id, which the outcome showed, or how that ends.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.")]
+ReasonOption = Annotated[str | None, text_option("--reason", "TEXT", "The reason, for the audit trail.")]
+ReadOnlyOption = Annotated[
+    bool, typer.Option("--read-only", help="Refuse to change anything.", envvar="HORSIES_READ_ONLY")
 ]

@@ -44,7 +44,7 @@ _PROGRESS_EVERY: Final = 10_000
 """Rows of an export."""
 _ANSWER_WITHIN_S: Final = 3.0
 _ASKS_EVERY_S: Final = 1.5
-"""So long a statement may take before the server is asked, on another connection, whether it waits for a lock."""
+"""The time after which the server is asked, on another connection, whether a statement waits for a lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ async def unless_blocked(database: Database, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _ask(database: Database) -> None:
-    """Ask who blocks; without a second connection the cause stays unknown, and the work continues."""
+    """Raise if somebody blocks us; without a second connection the cause stays unknown, and the work continues."""
     found: tuple[Blocker, ...] = ()
     with suppress(DatabaseUnavailable, *CONNECTION_ERRORS):
         async with (

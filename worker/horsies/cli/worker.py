@@ -47,7 +47,7 @@ class UnknownTasksChoice(StrEnum):
 
 
 def _grace(text: str) -> float | None:
-    """Seconds; None for `auto`."""
+    """Return seconds; None for `auto`."""
     if text == "auto":
         return None
     try:
@@ -60,7 +60,7 @@ def _grace(text: str) -> float | None:
 
 
 def _names(given: list[str] | None) -> tuple[str, ...]:
-    """`-Q mail,default -Q bulk`: three names."""
+    """Return the names of `-Q mail,default -Q bulk`, which are three."""
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
 
 
@@ -281,7 +281,7 @@ class _StatusLine(logging.StreamHandler[TextIO]):
 
 
 async def _keep_up_to_date(line: _StatusLine, worker: Worker) -> None:
-    """Redraw once a second until cancelled."""
+    """Redraw the line once a second until cancelled."""
     import asyncio
 
     from horsies.run.worker.in_flight import Stage

@@ -38,7 +38,7 @@ _STATES: Final = {
 _WHOLE: Final = 12
 _MAX_DAMAGED: Final = 10
 _NAMES: Final = ("id", "operation_id", "label", "name", "attempt")
-"""Of these a row has one that says which it is."""
+"""Fields by which a row is named, in this order."""
 _END: Final = 8
 
 
@@ -53,14 +53,14 @@ def marked(sign: tuple[str, str, str], text: str, screen: Screen) -> TableCell:
 
 
 def short(task_id: str, screen: Screen) -> str:
-    """The end of an id, which distinguishes it: ids begin with the time. The whole id if nothing is cut."""
+    """Return the end of an id, which distinguishes it: ids begin with the time. The whole id if nothing is cut."""
     if screen.width is None or len(task_id) <= _WHOLE:
         return clean(task_id)
     return screen.glyph("…", "...") + clean(task_id[-_END:])
 
 
 def lasting(length: timedelta | None) -> str:
-    """8ms, 0.4s, 12s, 2m04s, 3h05m; empty for None."""
+    """Format a duration: 8ms, 0.4s, 12s, 2m04s, 3h05m; empty for None."""
     if length is None:
         return ""
     seconds = max(length.total_seconds(), 0.0)
@@ -85,7 +85,7 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 
 def at(moment: datetime, now: datetime) -> str:
-    """The time in UTC, and the distance from now."""
+    """Format a time in UTC, and its distance from now."""
     if isinstance(moment, Damaged):
         return moment.stored
     far = f"in {lasting(moment - now)}" if moment > now else f"{lasting(now - moment)} ago"
@@ -93,7 +93,7 @@ def at(moment: datetime, now: datetime) -> str:
 
 
 def damage_lines(rows: Iterable[object], screen: Screen) -> list[str]:
-    """A line for each damaged row of a list, the first few, and how many others there are."""
+    """Return a line for each of the first damaged rows of a list, and how many others there are."""
     found = [(row, damage) for row in rows if (damage := damaged_fields(row))]
     lines: list[str] = []
     for row, damage in found[:_MAX_DAMAGED]:
@@ -168,7 +168,7 @@ def inconsistency(node: NodeView) -> str | None:
 
 
 def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterator[str]:
-    """The sentence below the nodes if some are inconsistent, for a moment or since a worker was killed."""
+    """Yield what to do about inconsistent nodes. They are normal for a moment, or left by a worker that was killed."""
     names = [node.label for node in nodes if inconsistency(node) is not None]
     if not names or status not in ("RUNNING", "PAUSED"):
         return
@@ -181,7 +181,7 @@ def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterato
 
 
 def details(node: NodeView) -> Iterator[str]:
-    """Yield its join, the progress of its child or of its task, and its inconsistency."""
+    """Yield a node's join, the progress of its child or of its task, and its inconsistency."""
     if node.join == "any":
         yield f"any of {len(node.dependencies)}"
     elif node.join == "quorum":

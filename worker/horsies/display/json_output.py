@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def print_json(report: Mapping[str, Any], *, on_one_line: bool = False, is_stored: bool = False) -> None:
-    """`is_stored`: it has arguments, results or output of tasks, whose values stay as they are, passwords included."""
+    """Print a report. `is_stored`: with arguments, results or output of tasks, which are printed as they are stored."""
     content = plain(report)
     say_json(json.dumps(content if is_stored else mask_tree(content), indent=None if on_one_line else 2))
 
 
 def plain(value: Any) -> Any:
-    """Times as ISO 8601 in UTC, durations in seconds, enums by their values.
+    """Return a value as JSON: times as ISO 8601 in UTC, durations in seconds, enums by their values.
 
     An object with values that stand for damaged ones has an entry `damaged` with what is stored.
     """
@@ -62,14 +62,14 @@ def _damage_of(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def cursor_time(moment: datetime) -> str:
-    """A time in a cursor."""
+    """Write a time in a cursor."""
     if isinstance(moment, DamagedTime):
         return f"@{moment.ticks}"
     return moment.isoformat().replace("+00:00", "Z")
 
 
 def read_cursor_time(text: str) -> datetime:
-    """ValueError for any other text than that of `cursor_time`."""
+    """Read what `cursor_time` wrote; ValueError for any other text."""
     if text.startswith("@"):
         return DamagedTime.of(int(text[1:]))
     moment = datetime.fromisoformat(text)
@@ -100,7 +100,7 @@ def detail_report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str
 
 
 def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
-    """A task for `--json`: the stored fields, and those derived from them at `now`."""
+    """Return a task for `--json`: the stored fields, and those derived from them at `now`."""
     wait, run = row.wait(now), row.run(now)
     stored: dict[str, Any] = plain(row)
     return stored | {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from horsies.views import Stored
 
 SHOWN: Final = 200_000
-"""Characters of a stored value that are read to be shown."""
+"""Characters of a stored value that are read for a screen."""
 ALL: Final = 1_000_000_000
 """Characters of a stored value that are read for JSON."""
 HIDDEN: Final = "***"
@@ -38,14 +38,14 @@ class Masks:
 
     @classmethod
     def of(cls, names: Iterable[str] = ()) -> Masks:
-        """These names, and those of the user's config file."""
+        """Return masks of these names, and of those of the user's config file."""
         return cls(frozenset(names) | frozenset(read_config_file(config_path(os.environ)).mask_arguments))
 
     def hides(self, name: str) -> bool:
         return any(fnmatchcase(name.casefold(), each.casefold()) for each in self.names)
 
     def on(self, tree: Any) -> Any:
-        """The same tree without hidden values; strings that contain JSON are searched too."""
+        """Return the tree without hidden values; strings that contain JSON are searched, too."""
         match tree:
             case Labelled():
                 return Labelled(tree.label, self.on(tree.data))
@@ -73,7 +73,7 @@ def may_be_json(text: str) -> bool:
 
 
 def change_texts(changes: Iterable[ArgumentChange], masks: Masks) -> list[tuple[str, str]]:
-    """The name of each edited argument, and `"19,90" → ".,90"`; what is masked is shown as `***`."""
+    """Return the name of each edited argument, and `"19,90" → ".,90"`; what is masked is shown as `***`."""
     return [
         (
             clean(".".join(change.path).replace(".[", "[")) or "kwargs",
@@ -104,7 +104,7 @@ def stored_lines(stored: Stored | None, masks: Masks, *, hide: bool = False) -> 
 
 
 def stored_json(stored: Stored | None, masks: Masks, *, hide: bool = False) -> Any:
-    """The stored JSON; text that is no JSON as text."""
+    """Return the stored JSON; text that is no JSON as text."""
     if stored is None or hide:
         return None if stored is None else HIDDEN
     try:
@@ -114,7 +114,7 @@ def stored_json(stored: Stored | None, masks: Masks, *, hide: bool = False) -> A
 
 
 def _flat_enough(tree: Any) -> Any:
-    """The tree; RecursionError if it is nested so deeply that it could be read, but not be printed."""
+    """Return the tree; RecursionError if it is nested so deeply that it can be read, but not printed."""
     level = [tree]
     for _ in range(_DEEPEST):
         level = [item for each in level if isinstance(each, dict | list) for item in _items(each)]
@@ -128,7 +128,7 @@ def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _lines(value: Any, key: str = "", indent: int = 0, end: str = "") -> Iterator[str]:
-    """JSON with the names of types, short values on one line, and multi-line text as such."""
+    """Yield JSON with the names of types, short values on one line, and multi-line text as such."""
     pad = "  " * indent
     line = _inline(value) + end
     if len(line) + len(key) <= _ON_ONE_LINE and not _has_lines(value):

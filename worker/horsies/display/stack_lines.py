@@ -16,7 +16,7 @@ _PARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class StackLine:
-    """A frame, or the name of the thread whose frames follow. `changed`: it was elsewhere, or not there, before."""
+    """A frame, or the name of the thread whose frames follow. `changed`: it was elsewhere before, or is new."""
 
     place: str
     function: str = ""
@@ -28,7 +28,7 @@ class StackLine:
 
 
 def lines_of(stack: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> list[StackLine]:
-    """The frames of the task, innermost first, then those of its threads."""
+    """Return the frames of the task, innermost first, then those of its threads."""
     earlier = {} if before is None else dict(before["threads"])
     lines = list(_frames(stack["frames"], None if before is None else before["frames"]))
     for name, frames in stack["threads"]:
@@ -38,13 +38,13 @@ def lines_of(stack: Mapping[str, Any], before: Mapping[str, Any] | None = None) 
 
 
 def innermost(stack: Mapping[str, Any]) -> StackLine | None:
-    """The line of the application's own code that it is in, or that has called the library that it is in."""
+    """Return the innermost line of the application's own code, or of any code if there is none."""
     lines = list(_frames(stack["frames"], None))
     return next((line for line in lines if line.is_users), lines[0] if lines else None)
 
 
 def is_same(stack: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether every frame is where it was: a hang, unless it is a loop that was met at the same line."""
+    """Return whether every frame is where it was: the task hangs, or a loop was met at the same line."""
     return not any(line.changed for line in lines_of(stack, before)) and len(lines_of(stack)) == len(lines_of(before))
 
 
@@ -66,14 +66,14 @@ def _frames(frames: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, A
 
 
 def short_file(file: str) -> str:
-    """`shop/pay.py`, or of a library the path within it."""
+    """Return the last parts of a path, as `shop/pay.py`, or for a library the path within it."""
     if found := _LIBRARY.match(file):
         return file[found.end() :]
     return "/".join(file.split("/")[-_PARTS:])
 
 
 def is_library(file: str) -> bool:
-    """Return whether it is no code of the application, but installed, or of Python itself."""
+    """Return whether a file belongs to an installed library or to Python itself."""
     return file.startswith("<frozen ") or _LIBRARY.match(file) is not None
 
 

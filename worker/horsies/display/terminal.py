@@ -49,14 +49,14 @@ class Screen:
 
     @classmethod
     def of(cls, stream: TextIO) -> Screen:
-        """COLUMNS takes precedence over the terminal's width, as in other tools."""
+        """Return the capabilities of a stream. As in other tools, COLUMNS takes precedence over the real width."""
         terminal = stream.isatty()
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         utf = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
         return cls(shutil.get_terminal_size().columns if terminal else None, terminal and not plain, utf)
 
     def paint(self, text: str, style: str) -> str:
-        """The text with marks that `say` turns into colours."""
+        """Return the text with marks that `say` turns into colours."""
         return f"{_MARK}[{_STYLES[style]}m{text}{_MARK}[0m" if style and text and self.colour else text
 
     def adopt(self, drawing: str) -> str:
@@ -68,7 +68,7 @@ class Screen:
 
     @property
     def inside(self) -> Screen:
-        """Two columns less, for indented text."""
+        """The screen without two columns, for indented text."""
         return self if self.width is None else replace(self, width=self.width - 2)
 
 
@@ -142,7 +142,7 @@ def rewrite(line: str, *, stream: TextIO) -> None:
 
 
 def visible(line: str) -> str:
-    """The line as a terminal gets it. Its colours are those of `Screen.paint`."""
+    """Return the line as a terminal gets it. Its colours are those of `Screen.paint`."""
     parts = _MARKED.split(line)  # texts and, between them, the numbers of colours
     texts, colours = parts[::2], parts[1::2]
     shown = [clean(mask_urls(text)) for text in texts]
@@ -150,14 +150,14 @@ def visible(line: str) -> str:
 
 
 def _put(text: str, stream: TextIO) -> None:
-    """Characters that the encoding of the stream lacks are replaced by question marks."""
+    """Write a text; characters that the encoding of the stream lacks are replaced by question marks."""
     encoding = getattr(stream, "encoding", None) or "ascii"
     stream.write(text.encode(encoding, "replace").decode(encoding))
     stream.flush()
 
 
 def width_of(text: str) -> int:
-    """The number of columns that it takes in a terminal."""
+    """Return the number of columns that a text takes in a terminal."""
     if text.isascii():
         return len(text)
     return sum(
@@ -176,7 +176,7 @@ def cut(text: str, width: int, screen: Screen) -> str:
 
 
 def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[TableCell | str]], screen: Screen) -> list[str]:
-    """The lines, heading first. A column with a rank is left out if it is empty."""
+    """Return the lines, heading first. A column with a rank is left out if it is empty."""
     cells = [[_cleaned(cell) for cell in row] for row in rows]
     natural = [
         max([width_of(column.title), *(width_of(row[index].text) for row in cells)])
@@ -189,7 +189,7 @@ def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[TableCell | st
 
 
 def _cleaned(cell: TableCell | str) -> TableCell:
-    """Masked before it is cut, because half a URL may not look like one."""
+    """Mask a cell before it is cut, because half a URL may not look like one."""
     text, style = (cell, "") if isinstance(cell, str) else (cell.text, cell.style)
     return TableCell(clean(mask_urls(text)), style)
 
@@ -197,7 +197,7 @@ def _cleaned(cell: TableCell | str) -> TableCell:
 def _fitted(
     columns: Sequence[TableColumn], natural: Sequence[int], shown: list[int], width: int | None
 ) -> dict[int, int]:
-    """The width of each column that is shown."""
+    """Return the width of each column that is shown."""
     if width is None:
         return {index: natural[index] for index in shown}
     least = {index: min(natural[index], columns[index].least or natural[index]) for index in shown}

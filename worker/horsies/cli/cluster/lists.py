@@ -45,7 +45,7 @@ _LEAST_CHART_WIDTH: Final = 40
 _CHART_HEIGHT: Final = 12
 _ASCII: Final = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")
 _LEAST_PART: Final = 0.5
-"""Of a minute: the rate of a few seconds says nothing."""
+"""Minutes of which less was seen are not drawn: the rate of a few seconds says nothing."""
 _SIGNS: Final = {
     Liveness.ALIVE: ("●", "*", "green"),
     Liveness.DRAINING: ("◐", "o", "cyan"),
@@ -244,7 +244,7 @@ def _status_lines(label: str, cluster: ClusterStatus, report: Report, screen: Sc
 
 
 def _troubles(report: Report, screen: Screen) -> Iterator[str]:
-    """The worst few; `horsies recovery ls` has them all."""
+    """Yield the worst findings; `horsies recovery ls` has them all."""
     if report.spared is not None:
         yield report.spared.words()
     if not report.findings:
@@ -262,7 +262,7 @@ def _troubles(report: Report, screen: Screen) -> Iterator[str]:
 
 
 def chart_lines(points: Sequence[TaskPoint], screen: Screen) -> list[str]:
-    """Two charts; without any task, one sentence."""
+    """Return two charts; without any task, one sentence."""
     whole = [point for point in points if point.seconds >= _LEAST_PART * _STEP.total_seconds()]
     if all(point.waiting is None for point in whole):
         return ["", "nothing to draw: no task was sent in the last hour"]
@@ -272,7 +272,7 @@ def chart_lines(points: Sequence[TaskPoint], screen: Screen) -> list[str]:
 
 
 def _chart(curves: dict[str, list[float | None]], screen: Screen) -> list[str]:
-    """plotext takes 0.1 to 0.2 s to import, so only this command does."""
+    """Draw curves. plotext takes 0.1 to 0.2 s to import, so only this command imports it."""
     plotext: Any = import_module("plotext")
     figure = plotext.figure
     plotext.terminal.limit(False, False)  # in a pipe there is no terminal whose size would be the limit

@@ -108,7 +108,6 @@ def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bo
 
 
 def schedule_report(row: ScheduleRow, now: datetime) -> dict[str, Any]:
-    """All data of a schedule in a list."""
     definition = row.definition
     return {
         "name": row.name,
@@ -170,7 +169,6 @@ def _schedule(row: ScheduleRow, now: datetime, screen: Screen) -> list[TableCell
 
 
 def _until(moment: datetime | None, now: datetime) -> str:
-    """Return how long until then; `now` once it is due."""
     return "now" if moment is None or moment <= now else f"in {lasting(moment - now)}"
 
 

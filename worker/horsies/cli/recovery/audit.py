@@ -49,7 +49,7 @@ _COLUMNS: Final = (
 def list_operations(
     choice: DatabaseChoice, narrowed: Mapping[str, str], *, limit: int, after: str | None, as_json: bool
 ) -> None:
-    """`narrowed`: the values of --since, --by and --verb that were given."""
+    """List operations. `narrowed`: the values of --since, --by and --verb that were given."""
     wanted = ActivityFilter(tuple(_term(key, text) for key, text in narrowed.items()))
     before = None if after is None else cursor_of(after, read_cursor_time)
 
@@ -77,7 +77,7 @@ def list_actions(
     cursor = None if after is None else cursor_of(after, _place)
 
     async def work(session: ReadSession) -> tuple[AuditPage, list[str]]:
-        """The page, and the options for the next one."""
+        """Return the page, and the options for the next one."""
         connection = session.connection
         operation_id = None if operation is None else await operation_of(connection, operation)
         whole = None if target is None else await _whole(connection, *target)

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from horsies.cli.database import DatabaseOptions, on_database
-from horsies.cli.options import AfterOption, JsonOption, LimitOption, YesOption, text_option
-from horsies.cli.verbs.options import Asked, DryRunOption, ReadOnlyOption
+from horsies.cli.options import (
+    AfterOption,
+    DryRunOption,
+    JsonOption,
+    LimitOption,
+    ReadOnlyOption,
+    YesOption,
+    text_option,
+)
 
 if TYPE_CHECKING:
     from horsies.cli.reading import ReadSession
@@ -67,6 +74,7 @@ def run(
     `refused`, or with `--dry-run` `stale_claims`, `stale_runs`, `overdue`.
     """
     from horsies.cli.recovery.sweep import sweep
+    from horsies.cli.verbs.acting import Asked
 
     choice = database.choose_existing()
     sweep(Asked(choice, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))

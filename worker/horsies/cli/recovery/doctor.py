@@ -88,7 +88,7 @@ def _headline(found: Examination) -> str:
 
 
 def _lines(found: Examination, screen: Screen) -> Iterator[str]:
-    """A line each; evidence and remedy go on below themselves where the terminal is narrow."""
+    """Yield a line for each check; evidence and remedy are wrapped below themselves in a narrow terminal."""
     from horsies.display.formatting import marked
     from horsies.domain.plain_text import clean
 

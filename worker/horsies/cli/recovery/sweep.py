@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 import typer
 
 from horsies.cli.reading import READ_ONLY_SETTINGS
-from horsies.cli.verbs.acting import confirm, refuse_writes, require_upgraded
-from horsies.cli.verbs.options import Asked
+from horsies.cli.verbs.acting import Asked, confirm, refuse_writes, require_upgraded
 from horsies.cli.verbs.report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.display.json_output import print_json
 from horsies.display.terminal import say

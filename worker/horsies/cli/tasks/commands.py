@@ -19,11 +19,12 @@ from horsies.cli.options import (
     JsonOption,
     LimitOption,
     MaskOption,
+    ReadOnlyOption,
+    ReasonOption,
     TaskIdArgument,
     filter_words,
     joined_filter,
 )
-from horsies.cli.verbs.options import ReadOnlyOption, ReasonOption
 
 app = typer.Typer(
     name="tasks", help="List and inspect tasks, and act on them.", no_args_is_help=True, epilog=VERBS_EPILOG

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, nullcontext, redirect_stdout, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Any, Final, NoReturn
 
@@ -14,7 +14,6 @@ import typer
 
 from horsies.cli.database import DatabaseOptions, advised
 from horsies.cli.reading import READ_ONLY_SETTINGS, check_targets, unless_blocked
-from horsies.cli.verbs.options import Asked
 from horsies.cli.verbs.report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.cli.verbs.typed_values import ApplicationTypes
 from horsies.config.contexts import DatabaseChoice
@@ -40,6 +39,24 @@ _RELEASED_WITHIN_S: Final = 2.0
 """A hold that is not released ends by itself."""
 _LONG: Final = 500
 _UPGRADED: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of a verb. `command` is the command line after `horsies`."""
+
+    choice: DatabaseChoice
+    command: str
+    reason: str | None
+    dry_run: bool
+    yes: bool
+    read_only: bool
+    as_json: bool
+
+    @property
+    def thing(self) -> str:
+        """The kind of its targets: `tasks requeue` is for a task."""
+        return self.command.split()[0].removesuffix("s")
 
 
 def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:

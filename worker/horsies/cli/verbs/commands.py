@@ -10,27 +10,25 @@ import typer
 from horsies.cli.database import database_parameters
 from horsies.cli.options import (
     DebugOption,
+    DryRunOption,
     FilterHelpOption,
     FilterOption,
     JsonOption,
-    SchedulesArgument,
-    WorkflowFilterHelpOption,
-    WorkflowFilterOption,
-    WorkflowIdArgument,
-    YesOption,
-    option_parameter,
-)
-from horsies.cli.verbs.options import (
-    DryRunOption,
     NodeArgument,
     OperationArgument,
     QueuesArgument,
     ReadOnlyOption,
     ReasonOption,
+    SchedulesArgument,
     SessionsArgument,
     TaskIdsArgument,
     WorkerIdsArgument,
+    WorkflowFilterHelpOption,
+    WorkflowFilterOption,
+    WorkflowIdArgument,
     WorkflowIdsArgument,
+    YesOption,
+    option_parameter,
 )
 from horsies.operations.verb import COMMAND_GROUPS
 from horsies.operations.verbs import verbs_for

@@ -31,7 +31,7 @@ class Railed:
 
 
 def railed(needs: Mapping[int, Iterable[int]], *, unicode: bool = True) -> list[Railed]:
-    """The nodes in an order in which each comes after all that it waits for. Too many lines: no lines at all."""
+    """Return the nodes in an order in which each comes after all that it waits for. Too many lines are not drawn."""
     order = _order(needs)
     place = {index: number for number, index in enumerate(order)}
     seen = {
@@ -49,7 +49,7 @@ def railed(needs: Mapping[int, Iterable[int]], *, unicode: bool = True) -> list[
 
 
 def _order(needs: Mapping[int, Iterable[int]]) -> list[int]:
-    """One branch to its end before the next begins, which keeps the lines short. A cycle is cut at its lowest index."""
+    """Order one branch to its end before the next, which keeps the lines short. A cycle is cut at its lowest index."""
     waits = {index: {need for need in each if need in needs and need != index} for index, each in needs.items()}
     follow: dict[int, list[int]] = {index: [] for index in needs}
     for index, each in waits.items():
@@ -72,7 +72,7 @@ def _order(needs: Mapping[int, Iterable[int]]) -> list[int]:
 
 
 class _Drawing:
-    """Line by line; a column has the node whose line runs down there."""
+    """A drawing, line by line. A column has the node whose line runs down there."""
 
     def __init__(self, needs: Mapping[int, Sequence[int]], glyphs: Mapping[str, str]) -> None:
         self._needs = needs
@@ -86,7 +86,7 @@ class _Drawing:
         self.most = 0
 
     def line(self, index: int) -> str:
-        """The line of this node, which comes next."""
+        """Return the line of the next node."""
         columns = [column for column, node in enumerate(self._columns) if node in self._needs[index]]
         ending = [column for column in columns if self._ends_here(column)]
         own = ending[0] if ending else self._free_column()

@@ -98,7 +98,7 @@ def _cells(
 
 
 def _after(line: Railed, nodes: dict[int, NodeView]) -> Iterator[str]:
-    """Yield its dependencies, if no line shows them."""
+    """Yield a node's dependencies, if no line shows them."""
     names = [nodes[need].label if need in nodes else f"#{need}, which is not there" for need in line.unseen]
     if names:
         more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
@@ -112,11 +112,11 @@ _CLASSES: Final = {
     "RETRY": "fill:#fdf0d0,stroke:#b26a00,color:#111",
     "SKIPPED": "fill:#eeeeee,stroke:#9e9e9e,color:#555,stroke-dasharray:4",
 }
-"""States that are not here have no class: they wait."""
+"""Classes of states; nodes in other states wait."""
 
 
 def _mermaid_lines(nodes: Sequence[NodeView]) -> Iterator[str]:
-    """Line by line. A child workflow has a double frame; colours add no information."""
+    """Yield a Mermaid flowchart. A child workflow has a double frame; colours add no information."""
     yield "flowchart LR"
     known = {node.index for node in nodes}
     for node in nodes:
@@ -141,5 +141,5 @@ def _said(node: NodeView) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Letters, digits and harmless signs unchanged, all others as numbers: a name may contain anything."""
+    """Replace all but letters, digits and harmless signs by numbers: a name may contain anything."""
     return re.sub(r"[^\w .,:/()+-]", lambda found: f"#{ord(found[0])};", text)

@@ -215,7 +215,7 @@ def _node(story: NodeStory, nodes: dict[int, NodeView], masks: Masks, screen: Sc
 
 
 def _inputs(node: NodeView, nodes: dict[int, NodeView]) -> Iterator[str]:
-    """Yield its dependencies, and the results that it takes from them."""
+    """Yield a node's dependencies, and the results that it takes from them."""
 
     def name(index: int) -> str:
         return f"{nodes[index].label} ({nodes[index].state.lower()})" if index in nodes else f"#{index}"
