@@ -92,6 +92,26 @@ def test_colour_is_around_the_text_and_not_in_its_width() -> None:
     assert visible(line) == "\x1b[31mx\x1b[0m  y"
 
 
+@pytest.mark.parametrize(
+    ("variables", "terminal", "encoding", "expected"),
+    [
+        ({"COLUMNS": "70"}, True, "utf-8", Screen(70, colour=True)),
+        ({"COLUMNS": "70", "NO_COLOR": "1"}, True, "utf-8", Screen(70)),
+        ({"COLUMNS": "70", "TERM": "dumb"}, True, "ascii", Screen(70, unicode=False)),
+        ({}, False, "UTF-8", Screen()),
+    ],
+    ids=str,
+)
+def test_a_stream_has_colours_and_glyphs_where_they_are_wanted_and_known(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], terminal: bool, encoding: str, expected: Screen
+) -> None:
+    for name in ("COLUMNS", "NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert Screen.of(Mock(isatty=lambda: terminal, encoding=encoding)) == expected
+
+
 def test_every_state_has_a_glyph_and_a_letter_of_its_own() -> None:
     states = [*(status.value for status in TaskStatus), RETRY, INTERRUPTED]
     for screen in (Screen(80), Screen(80, unicode=False)):
@@ -204,6 +224,13 @@ def test_what_is_no_json_is_shown_as_it_is_or_hidden_whole(text: str) -> None:
     assert stored_lines(stored(text), Masks(frozenset({"x"}))) == [HIDDEN]
     assert stored_json(stored(text), Masks()) == text
     assert stored_json(stored(text), Masks(frozenset({"x"}))) == HIDDEN
+
+
+def test_a_text_of_several_lines_is_shown_as_such() -> None:
+    result = {"exception": {"traceback": 'Traceback:\n  File "x.py"\nRuntimeError: é'}}
+    lines = stored_lines(stored(json.dumps(result)), Masks())
+    start = lines.index('    "traceback": |')
+    assert [line.strip() for line in lines[start + 1 : start + 4]] == ["Traceback:", 'File "x.py"', "RuntimeError: é"]
 
 
 def test_a_number_and_its_noun_and_verb_agree() -> None:
