@@ -90,7 +90,7 @@ class PostgresBroker:
 
     async def ensure_schema_initialized(self) -> BrokerResult[None]:
         """Connect; create the tables in an empty database; refuse one with other tables. Every call does this first."""
-        return await self.perform_async(Operation(BrokerErrorCode.SCHEMA_INIT_FAILED, _nothing))
+        return await self.perform_async(Operation(BrokerErrorCode.SCHEMA_INIT_FAILED, lambda _link: asyncio.sleep(0)))
 
     def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
         """Insert one task; with a `connection` (see horsies.store.callers) inside the caller's transaction."""
@@ -215,7 +215,9 @@ class PostgresBroker:
         try:
             if operation.connection is None:
                 return await self._thread.run_from_any_loop(self._attempt(operation))
-            return await on_callers(operation.connection, partial(self._within, operation, self._own_database_async))
+            return await on_callers(
+                operation.connection, partial(self._within, operation, partial(self.perform_async, _READ_OWN_DATABASE))
+            )
         except (LoopClosed, CallerConnectionError, ValueError) as error:
             return self._failed(error)
 
@@ -239,9 +241,6 @@ class PostgresBroker:
 
     async def _own_database(self) -> BrokerResult[SessionDatabase]:
         return self.perform(_READ_OWN_DATABASE)
-
-    async def _own_database_async(self) -> BrokerResult[SessionDatabase]:
-        return await self.perform_async(_READ_OWN_DATABASE)
 
     def _failed(self, error: Exception) -> Err[BrokerOperationError]:
         closed = isinstance(error, LoopClosed)
@@ -332,10 +331,6 @@ def value_or_raise(answer: BrokerResult[T]) -> T:
     if isinstance(answer, Ok):
         return answer.ok_value
     raise HorsiesError(answer.err_value.message) from answer.err_value.exception
-
-
-async def _nothing(_link: Link) -> None:
-    """Do nothing: the connection was made before."""
 
 
 _READ_OWN_DATABASE: Final = Operation(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.use(session_database))

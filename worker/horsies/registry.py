@@ -97,17 +97,14 @@ def expand_module_globs(patterns: Iterable[str], exclude: Sequence[str] = NOT_TA
             continue
         for name in sorted(glob(pattern, recursive=True)):  # noqa: PTH207 - Path.glob refuses absolute patterns
             path = Path(name).resolve()
-            if path.suffix == ".py" and path.is_file() and not _is_excluded(path, exclude):
+            left_out = any(fnmatch(path.name, each) or fnmatch(str(path), each) for each in exclude)
+            if path.suffix == ".py" and path.is_file() and not left_out:
                 found[str(path)] = None
     return list(found)
 
 
 def _is_path(reference: str) -> bool:
     return reference.endswith(".py") or any(character in reference for character in "/\\*?[")
-
-
-def _is_excluded(path: Path, exclude: Sequence[str]) -> bool:
-    return any(fnmatch(path.name, pattern) or fnmatch(str(path), pattern) for pattern in exclude)
 
 
 def import_reference(reference: str) -> ModuleType:

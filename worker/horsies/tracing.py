@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
@@ -61,7 +61,7 @@ class OpenTelemetry:
         carried = trace_of(task_options)
         with self._tracer.start_as_current_span(
             f"process {queue}",
-            context=_PROPAGATOR.extract(_texts(carried)),
+            context=_PROPAGATOR.extract({name: value for name, value in carried.items() if isinstance(value, str)}),
             kind=SpanKind.CONSUMER,
             links=[Link(one) for one in map(_context_of, links_of(carried)) if one.is_valid],
             attributes={
@@ -125,7 +125,3 @@ def _carrier(span: Span) -> dict[str, str]:
 
 def _context_of(traceparent: str) -> trace.SpanContext:
     return trace.get_current_span(_PROPAGATOR.extract({"traceparent": traceparent})).get_span_context()
-
-
-def _texts(carried: Mapping[str, Any]) -> dict[str, str]:
-    return {name: value for name, value in carried.items() if isinstance(value, str)}

@@ -46,13 +46,7 @@ def problems(
     fn: object, task_name: object, options: Mapping[str, Any], known_options: Iterable[str], config: AppConfig
 ) -> Iterable[HorsiesError]:
     """Return each broken rule except those of the return type, in the documented order."""
-    found: list[HorsiesError] = [
-        *_misplaced_options(options),
-        *_mapper_problems(options),
-        *_unknown_options(options, known_options),
-        *_bad_values(options),
-        *_bad_task_name(task_name),
-    ]
+    found = list(_bad_options(options, known_options, task_name))
     if (problem := queue_problem(config, options.get("queue_name"))) is not None:
         found.append(problem)
     location = SourceLocation.of_function(fn) if callable(fn) else None
@@ -60,43 +54,28 @@ def problems(
     yield from _wrapped(fn)
 
 
-def _misplaced_options(options: Mapping[str, Any]) -> Iterable[HorsiesError]:
+def _bad_options(options: Mapping[str, Any], known_options: Iterable[str], task_name: object) -> Iterable[HorsiesError]:
     for name, way_out in _MISPLACED.items():
         if name in options:
             yield _invalid_option(f"{name} is not an option of a task", way_out)
-
-
-def _mapper_problems(options: Mapping[str, Any]) -> Iterable[HorsiesError]:
     if (mapper := options.get("exception_mapper")) is not None:
         yield from mapper_problems(mapper)
     if (code := options.get("default_unhandled_error_code")) is not None:
         yield from default_code_problems(code)
-
-
-def _unknown_options(options: Mapping[str, Any], known: Iterable[str]) -> Iterable[HorsiesError]:
-    names = sorted(known)
+    names = sorted(known_options)
     for name in options.keys() - {*names, *_MISPLACED}:
         yield _invalid_option(f"{name} is not an option of a task", f"the options are {', '.join(names)}")
-
-
-def _bad_values(options: Mapping[str, Any]) -> Iterable[HorsiesError]:
-    policy = options.get("retry_policy")
+    policy, timeout = options.get("retry_policy"), options.get("timeout_ms")
     if policy is not None and not isinstance(policy, RetryPolicy):
         yield _bad_value("retry_policy", policy, "RetryPolicy.fixed([...]) or RetryPolicy.exponential(...)")
-    timeout = options.get("timeout_ms")
     if timeout is not None and (not isinstance(timeout, int) or isinstance(timeout, bool) or timeout < 1):
         yield _bad_value("timeout_ms", timeout, "a whole number of milliseconds, at least 1, or None for no limit")
     if not isinstance(options.get("requeue_on_interrupt"), bool | None):
         yield _bad_value("requeue_on_interrupt", options["requeue_on_interrupt"], "True, False or None")
     if options.get("persist", True) is not True:
         yield _bad_value("persist", options["persist"], "True: every task is a row in PostgreSQL")
-
-
-def _bad_task_name(task_name: object) -> Iterable[HorsiesError]:
-    reason = (
-        why_not_a_task_name(task_name) if isinstance(task_name, str) else f"the task has no name, but {task_name!r}"
-    )
-    if reason:
+    no_text = None if isinstance(task_name, str) else f"the task has no name, but {task_name!r}"
+    if reason := no_text or why_not_a_task_name(str(task_name)):
         yield _invalid_option(reason, 'name it: @app.task("send_report")')
 
 

@@ -103,19 +103,26 @@ class Parameters:
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         if (known := self._conversions) is None:
             return args, kwargs
+
+        def converted(conversion: Conversion | None, value: Any, name: str) -> Any:
+            return value if conversion is None else convert(conversion, value, name)
+
+        by_position, by_name = known.by_position, known.by_name
+        more = [(f"[{place}]", known.rest[1]) for place in range(len(by_position), len(args))]
         try:
             return (
-                [known.positional(place, value, convert) for place, value in enumerate(args)],
-                {name: known.named(name, value, convert) for name, value in kwargs.items()},
+                [converted(one, value, name) for (name, one), value in zip([*by_position, *more], args, strict=False)],
+                {name: converted(by_name.get(name, known.more), value, name) for name, value in kwargs.items()},
             )
         except ConversionError as error:
             raise ConversionError(f"arguments do not fit {self}: {error}") from None
 
     @cached_property
-    def _conversions(self) -> _Conversions | None:
-        """Built at the first call, as `_check_types`."""
-        made = _Conversions(self._fn, self._signature)
-        return made or None
+    def _conversions(self) -> ByParameter[Conversion] | None:
+        """The conversions of the parameters that plain JSON would lose, if any. Built at the first call."""
+        known = ByParameter.of(self._signature, lambda parameter: conversion_of(hint_of(self._fn, parameter)))
+        found = (*(one for _, one in known.by_position), *known.by_name.values(), known.rest[1], known.more)
+        return known if any(found) else None
 
     @cached_property
     def _classes(self) -> ByParameter[Classes]:
@@ -137,23 +144,3 @@ class Parameters:
             parameter.replace(annotation=inspect.Parameter.empty) for parameter in self._signature.parameters.values()
         ]
         return f"{self._fn.__name__}{inspect.Signature(plain)}"
-
-
-class _Conversions:
-    """The conversions of the parameters that plain JSON would lose."""
-
-    def __init__(self, fn: Callable[..., Any], signature: inspect.Signature) -> None:
-        self._known = ByParameter.of(signature, lambda parameter: conversion_of(hint_of(fn, parameter)))
-
-    def __bool__(self) -> bool:
-        known = self._known
-        return any((*(one for _, one in known.by_position), *known.by_name.values(), known.rest[1], known.more))
-
-    def positional(self, place: int, value: Any, convert: Convert) -> Any:
-        by_position = self._known.by_position
-        name, conversion = by_position[place] if place < len(by_position) else (f"[{place}]", self._known.rest[1])
-        return value if conversion is None else convert(conversion, value, name)
-
-    def named(self, name: str, value: Any, convert: Convert) -> Any:
-        conversion = self._known.by_name.get(name, self._known.more)
-        return value if conversion is None else convert(conversion, value, name)

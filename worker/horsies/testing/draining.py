@@ -77,7 +77,13 @@ class Claims:
             for queue in self._queues:
                 if (task := await self._claim(queue)) is not None:
                     return task
-            if await self._build_children() or await self._expire():
+            waiting = await ready_children(self._connection, None, _CHILDREN)
+            for workflow_id, index in waiting:
+                await build_child(self._app, partial(nullcontext, self._connection), workflow_id, index)
+            if waiting:
+                continue
+            if expired := (await expire_pending(self._connection)).expired:  # as a worker's sweep does
+                self.ran += Ran(expired=expired)
                 continue
             passed = await pass_time(self._connection, self._queues, self._seconds_left)
             if passed is None:
@@ -123,19 +129,6 @@ class Claims:
             if task.is_workflow_task:
                 await advance(self._connection, [task.token.task_id])
         return None
-
-    async def _expire(self) -> bool:
-        """Expire tasks past their good_until, as a worker's sweep does."""
-        done = await expire_pending(self._connection)
-        self.ran += Ran(expired=done.expired)
-        return bool(done.expired)
-
-    async def _build_children(self) -> bool:
-        """Start the child workflows that nodes wait for; returns whether there were any."""
-        waiting = await ready_children(self._connection, None, _CHILDREN)
-        for workflow_id, index in waiting:
-            await build_child(self._app, partial(nullcontext, self._connection), workflow_id, index)
-        return bool(waiting)
 
     async def _with_arguments(self, task: ClaimedTask) -> ClaimedTask:
         if task.large:
@@ -252,7 +245,7 @@ def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool 
 
     With `raises=True` an exception of a task that is not retried is raised here, after its outcome is stored.
     """
-    thread = LoopThread("horsies drain", on_stop=_nothing, after_fork=lambda: None)
+    thread = LoopThread("horsies drain", on_stop=partial(asyncio.sleep, 0), after_fork=lambda: None)
 
     def blocking(work: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
         return lambda *arguments: thread.run_sync(work(*arguments))
@@ -288,7 +281,3 @@ def _draining(
     finally:
         yield blocking(claims.close), claims.close, ()
     return claims.ran
-
-
-async def _nothing() -> None:
-    """Do nothing: the connection is closed by then."""

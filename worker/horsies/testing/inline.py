@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -81,7 +82,7 @@ class InlineLink:
 
     def __init__(self, queue: Inline, *, blocking: bool) -> None:
         self._queue = queue
-        self.waiting = InlineWaits(queue, queue.task_outcome, _is_task, blocking)
+        self.waiting = InlineWaits(queue, queue.task_outcome, operator.eq, blocking)
         self.waiting_for_workflows = InlineWaits(queue, queue.workflows.outcome, queue.workflows.includes, blocking)
 
     async def send(self, request: EnqueueRequest) -> Enqueued:
@@ -118,10 +119,6 @@ class InlineWaits(Generic[OutcomeT]):
         else:
             await drive_awaited(steps)
         return self.read(waited)
-
-
-def _is_task(waited: str, task_id: str) -> bool:
-    return waited == task_id
 
 
 async def _awaited(work: Awaitable[T]) -> T:

@@ -74,7 +74,8 @@ class TrialBuilds:
     def run(self, builders: Iterable[WorkflowBuilder], modules: Iterable[ModuleType]) -> None:
         definitions = _definitions(modules)
         for builder in builders:
-            self._builder(builder)
+            for case, where in self._cases(builder):
+                self._try(builder.fn, case, where)
         for definition in definitions:
             if definition.takes_parameters():
                 parameters = ", ".join(build_target(definition).by_keyword)
@@ -96,10 +97,6 @@ class TrialBuilds:
             if definition.definition_key not in known
         ]
         return [*unknown, *([f"sub-workflows after the first {_MAX_CHILDREN:,}"] if self._is_cut else [])]
-
-    def _builder(self, builder: WorkflowBuilder) -> None:
-        for case, where in self._cases(builder):
-            self._try(builder.fn, case, where)
 
     def _cases(self, builder: WorkflowBuilder) -> Iterator[tuple[Mapping[str, Any], str]]:
         parameters = inspect.signature(builder.fn).parameters.values()
@@ -187,8 +184,10 @@ def undecorated_errors(builders: Iterable[WorkflowBuilder], modules: Iterable[Mo
             location=signature_place(fn),
             help_text=_DECORATE.format(name=fn.__name__),
         )
-        for fn in _functions_of(modules)
-        if fn not in known and not getattr(fn, NO_CHECK, False) and _returns_spec(fn)
+        for module in modules
+        for fn in vars(module).values()
+        if inspect.isfunction(fn) and fn.__module__ == module.__name__ and fn not in known
+        if not getattr(fn, NO_CHECK, False) and _returns_spec(fn)
     ]
 
 
@@ -200,13 +199,6 @@ def _definitions(modules: Iterable[ModuleType]) -> list[type[WorkflowDefinition[
         if isinstance(value, type) and issubclass(value, WorkflowDefinition) and not value.is_base()
     }
     return list(found)
-
-
-def _functions_of(modules: Iterable[ModuleType]) -> Iterator[Callable[..., Any]]:
-    for module in modules:
-        for value in vars(module).values():
-            if inspect.isfunction(value) and value.__module__ == module.__name__:
-                yield value
 
 
 def _returns_spec(fn: Callable[..., Any]) -> bool:

@@ -115,7 +115,11 @@ def argument_problems(node: AnyNode) -> Iterator[NodeProblem]:
     yield from _source_problems(node)
     target = target_of(node)
     yield from _value_problems(node, target)
-    yield from _deadline_problems(node)
+    if not isinstance(node, SubWorkflowNode):
+        try:
+            node.fn.stored_options(node.good_until)
+        except ValueError as error:
+            yield ErrorCode.TASK_INVALID_OPTIONS, f"has a bad deadline: {error}", "pass an aware datetime"
     if isinstance(node, SubWorkflowNode) and not node.workflow_def.has_key():
         yield (
             ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
@@ -136,7 +140,10 @@ def argument_problems(node: AnyNode) -> Iterator[NodeProblem]:
         yield from map_problems(node, target)
     yield from _missing_problems(node, target, given)
     yield from _type_problems(node, target)
-    yield from _context_problems(node, target)
+    if node.workflow_ctx_from and CONTEXT_PARAMETER not in target.by_keyword:
+        what = f"names nodes in workflow_ctx_from, but {target.label} has no parameter {CONTEXT_PARAMETER!r}"
+        remedy = f"add {CONTEXT_PARAMETER}: WorkflowContext | None = None"
+        yield ErrorCode.WORKFLOW_CTX_PARAM_MISSING, what, remedy
 
 
 def _source_problems(node: AnyNode) -> Iterator[NodeProblem]:
@@ -203,15 +210,6 @@ def _value_problems(node: AnyNode, target: NodeFunction) -> Iterator[NodeProblem
                 f"gives {target.label} an argument of another type: {misfit}",
                 "change the value or the annotation: the worker refuses to run a task with such an argument",
             )
-
-
-def _deadline_problems(node: AnyNode) -> Iterator[NodeProblem]:
-    if isinstance(node, SubWorkflowNode):
-        return
-    try:
-        node.fn.stored_options(node.good_until)
-    except ValueError as error:
-        yield (ErrorCode.TASK_INVALID_OPTIONS, f"has a bad deadline: {error}", "pass an aware datetime")
 
 
 def _name_problems(node: AnyNode, target: NodeFunction, given: list[str]) -> Iterator[NodeProblem]:
@@ -290,12 +288,3 @@ def _type_problems(node: AnyNode, target: NodeFunction) -> Iterator[NodeProblem]
                 f"which takes a result of {kinds}",
                 "change one of the two types, or put a task between them that converts",
             )
-
-
-def _context_problems(node: AnyNode, target: NodeFunction) -> Iterator[NodeProblem]:
-    if node.workflow_ctx_from and CONTEXT_PARAMETER not in target.by_keyword:
-        yield (
-            ErrorCode.WORKFLOW_CTX_PARAM_MISSING,
-            f"names nodes in workflow_ctx_from, but {target.label} has no parameter {CONTEXT_PARAMETER!r}",
-            f"add {CONTEXT_PARAMETER}: WorkflowContext | None = None",
-        )

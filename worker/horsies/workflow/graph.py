@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from horsies.config.app import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.domain.codec import dump_value, parse_json, to_json
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from horsies.workflow.nodes import AnyNode, NodeRef, SuccessPolicy
+    from horsies.workflow.signatures import NodeFunction
 
 
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_\-:.]")
@@ -31,11 +32,12 @@ class Graph:
 
     def __init__(self, workflow_name: str, originals: Sequence[AnyNode]) -> None:
         self.originals = originals
-        self.nodes: tuple[AnyNode, ...] = tuple(_copy(node) for node in originals)
+        self.nodes: tuple[AnyNode, ...] = tuple(map(copy.copy, originals))
         self._copies = {id(old): new for old, new in zip(originals, self.nodes, strict=True)}
         self._members = {id(node) for node in self.nodes}
         slug = slugify(workflow_name)
         for index, node in enumerate(self.nodes):
+            node.__dict__.pop("_frozen", None)
             node.index = index
             if node.node_id is None or node.named_by_index:
                 node.node_id = f"{slug}:{index}"
@@ -75,38 +77,33 @@ class Graph:
         return tuple({id(node): node for node in found}.values())
 
 
-def _copy(node: AnyNode) -> Any:
-    twin = copy.copy(node)
-    twin.__dict__.pop("_frozen", None)
-    return twin
-
-
 def node_plan(node: AnyNode) -> NodePlan:
     """Return the plan of a numbered node with a queue."""
-    task = node if isinstance(node, TaskNode) else None
+    target, definition_key, sources = target_of(node), None, dict(node.args_from)
+    kwargs_json = dump_value({name: target.to_stored(name, value) for name, value in node.kwargs.items()}, "kwargs")
+    if isinstance(node, MapNode):
+        definition_key, kwargs_json = MAP_DEFINITION, _map_kwargs(node, target, kwargs_json)
+        if isinstance(node.over, Node):
+            sources = {MAP_ITEMS: cast("AnyNode", node.over)}
+    elif isinstance(node, SubWorkflowNode):
+        definition_key = node.workflow_def.definition_key
+    task, context = (node if isinstance(node, TaskNode) else None), node.workflow_ctx_from
     return NodePlan(
         index=_index(node),
         node_id=str(node.node_id),
         task_name=node.name,
-        kwargs_json=map_kwargs(node) if isinstance(node, MapNode) else _kwargs_json(node),
+        kwargs_json=kwargs_json,
         queue_name=(task and task.queue) or DEFAULT_QUEUE,
         priority=(task and task.priority) or DEFAULT_PRIORITY,
         dependencies=tuple(map(_index, node.waits_for)),
-        args_from=_args_from(node),
-        ctx_from=None
-        if node.workflow_ctx_from is None
-        else tuple(str(each.node_id) for each in node.workflow_ctx_from),
+        args_from={name: _index(source) for name, source in sources.items()},
+        ctx_from=None if context is None else tuple(str(each.node_id) for each in context),
         allow_failed_deps=node.allow_failed_deps,
         join=node.join,
         min_success=node.min_success,
         task_options=task.fn.stored_options(task.good_until) if task else None,
-        sub_definition_key=_definition_key(node),
+        sub_definition_key=definition_key,
     )
-
-
-def _kwargs_json(node: AnyNode) -> str:
-    target = target_of(node)
-    return dump_value({name: target.to_stored(name, value) for name, value in node.kwargs.items()}, "kwargs")
 
 
 def policy_json(policy: SuccessPolicy, graph: Graph) -> str:
@@ -122,21 +119,8 @@ def _index(node: Node[Any]) -> int:
     return node.index
 
 
-def _args_from(node: AnyNode) -> dict[str, int]:
-    if isinstance(node, MapNode) and isinstance(node.over, Node):
-        return {MAP_ITEMS: _index(node.over)}
-    return {name: _index(source) for name, source in node.args_from.items()}
-
-
-def _definition_key(node: AnyNode) -> str | None:
-    if isinstance(node, MapNode):
-        return MAP_DEFINITION
-    return node.workflow_def.definition_key if isinstance(node, SubWorkflowNode) else None
-
-
-def map_kwargs(node: MapNode[Any]) -> str:
+def _map_kwargs(node: MapNode[Any], target: NodeFunction, fixed: str) -> str:
     """Return the kwargs of a map's node: its task, the fixed arguments, and the items if they are known."""
-    target = target_of(node)
     item = next(iter(target.by_keyword))
     order: dict[str, Any] = {
         "task": node.name,
@@ -148,5 +132,4 @@ def map_kwargs(node: MapNode[Any]) -> str:
     }
     if not isinstance(node.over, Node):
         order["items"] = parse_json(dump_value([target.to_stored(item, value) for value in node.over], "over"))
-    kwargs = {name: target.to_stored(name, value) for name, value in node.kwargs.items()}
-    return to_json({MAP_DEFINITION: order, **parse_json(dump_value(kwargs, "kwargs"))}, "kwargs")
+    return to_json({MAP_DEFINITION: order, **parse_json(fixed)}, "kwargs")

@@ -350,7 +350,7 @@ class NodeFactory(Generic[P, T]):
         sources = {name: value.node for name, value in kwargs.items() if isinstance(value, FromNode)}
         options = dict(self._options)
         waits_for = list(options.pop("waits_for", None) or ())
-        waits_for += [node for node in _once(sources.values()) if not any(node is other for other in waits_for)]
+        waits_for = list({id(node): node for node in (*waits_for, *sources.values())}.values())
         return TaskNode(
             self._fn,
             kwargs={name: value for name, value in kwargs.items() if name not in sources},
@@ -358,7 +358,3 @@ class NodeFactory(Generic[P, T]):
             args_from={**(options.pop("args_from", None) or {}), **sources},
             **options,
         )
-
-
-def _once(nodes: Any) -> list[AnyNode]:
-    return list({id(node): node for node in nodes}.values())
