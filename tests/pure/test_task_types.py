@@ -209,7 +209,7 @@ def ran(task: Any, args: str | None, kwargs: str | None) -> TaskResult[Any, Any]
     job = Message(1, "key", "echo", args, kwargs, ("default", 1, None), None, None, 0)
     run: Any = ChildRun(1, 0, job, NoLeases(), None)  # type: ignore[arg-type]  # nothing is reported here
     outcome = execute({"echo": task}, job, run, None, None)
-    run.let_go()
+    run.release()
     return task.restored(load_task_result(outcome[1], task.result_classes))  # type: ignore[no-any-return]
 
 
