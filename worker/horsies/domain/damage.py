@@ -12,7 +12,7 @@ import math
 import re
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +34,9 @@ class Damaged:
 
     stored: str
     """What the row has, in the form in which PostgreSQL shows it, if it is long only its beginning."""
+
+
+DamagedT = TypeVar("DamagedT", bound=Damaged)
 
 
 class EdgeTime(datetime):
@@ -82,9 +85,7 @@ class DamagedNumber(float, Damaged):
 
     @classmethod
     def of(cls, stored: float) -> DamagedNumber:
-        number = cls()
-        number.stored = str(stored)
-        return number
+        return _marked(cls(), str(stored))
 
 
 class DamagedText(str, Damaged):
@@ -92,9 +93,7 @@ class DamagedText(str, Damaged):
 
     @classmethod
     def of(cls, text: str, stored: str) -> DamagedText:
-        damaged = cls(text)
-        damaged.stored = stored[:_MAX_SHOWN]
-        return damaged
+        return _marked(cls(text), stored)
 
 
 class DamagedMap(dict[str, Any], Damaged):
@@ -103,6 +102,11 @@ class DamagedMap(dict[str, Any], Damaged):
 
 class DamagedList(tuple[Any, ...], Damaged):
     """The items of the right type of an array."""
+
+
+def _marked(value: DamagedT, stored: str) -> DamagedT:
+    value.stored = stored[:_MAX_SHOWN]
+    return value
 
 
 def _plain(time: datetime) -> datetime:
@@ -142,9 +146,7 @@ def _items(stored: Iterable[Any] | None, is_right: Callable[[Any], bool]) -> tup
     kept = tuple(item for item in found if is_right(item))
     if len(kept) == len(found):
         return kept
-    damaged = DamagedList(kept)
-    damaged.stored = str(found)[:_MAX_SHOWN]
-    return damaged
+    return _marked(DamagedList(kept), str(found))
 
 
 def json_map(stored: str | None, *, values: Callable[[Any], bool] = lambda _: True) -> Mapping[str, Any]:
@@ -161,9 +163,7 @@ def json_map(stored: str | None, *, values: Callable[[Any], bool] = lambda _: Tr
             return kept
     else:
         kept = {}
-    damaged = DamagedMap(kept)
-    damaged.stored = stored[:_MAX_SHOWN]
-    return damaged
+    return _marked(DamagedMap(kept), stored)
 
 
 def damaged_fields(record: object) -> dict[str, str]:

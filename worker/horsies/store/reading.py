@@ -105,17 +105,11 @@ class WorkflowTaskInfo:
 _TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
 
 # A worker that crashed before the end of a task stores no result, nor does an UPDATE of the status in psql.
-_CODE_WITHOUT_RESULT: dict[str, BuiltInTaskCode] = {
-    "COMPLETED": RetrievalCode.RESULT_NOT_AVAILABLE,
-    "FAILED": OperationalErrorCode.WORKER_CRASHED,
-    "EXPIRED": OutcomeCode.TASK_EXPIRED,
-    "CANCELLED": OutcomeCode.TASK_CANCELLED,
-}
-_WORDS_WITHOUT_RESULT = {
-    "COMPLETED": "the task completed, but its row has no result",
-    "FAILED": "the task failed without a result",
-    "EXPIRED": "the task was not started before its good_until",
-    "CANCELLED": "the task was cancelled",
+_WITHOUT_RESULT: Final[dict[str, tuple[BuiltInTaskCode, str]]] = {
+    "COMPLETED": (RetrievalCode.RESULT_NOT_AVAILABLE, "the task completed, but its row has no result"),
+    "FAILED": (OperationalErrorCode.WORKER_CRASHED, "the task failed without a result"),
+    "EXPIRED": (OutcomeCode.TASK_EXPIRED, "the task was not started before its good_until"),
+    "CANCELLED": (OutcomeCode.TASK_CANCELLED, "the task was cancelled"),
 }
 
 
@@ -138,10 +132,10 @@ class StoredOutcome:
         if self.stored is not None and self.status != TaskStatus.CANCELLED.value:
             return load_task_result(self.stored, classes)
         own_code = self.error_code if self.status == TaskStatus.FAILED.value else None
-        code = to_builtin(own_code) if own_code else _CODE_WITHOUT_RESULT[self.status]
-        words = _WORDS_WITHOUT_RESULT[self.status]
+        code, words = _WITHOUT_RESULT[self.status]
         message = f"{words}: {self.failed_reason}" if self.failed_reason else words
-        return TaskResult(err=TaskError(error_code=code, message=message, data={"task_id": self.task_id}))
+        error_code = to_builtin(own_code) if own_code else code
+        return TaskResult(err=TaskError(error_code=error_code, message=message, data={"task_id": self.task_id}))
 
 
 async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, StoredOutcome]:

@@ -129,20 +129,7 @@ def known(typeoids: Collection[int]) -> tuple[list[dict[str, Any]], SimpleNamesp
     """Return what asyncpg's own method would return; None if one of these types must be queried."""
     if not ELEMENTS.keys() >= set(typeoids):
         return None
-    return [_array_of(oid) for oid in typeoids], _UNNAMED_STATEMENT
-
-
-def _array_of(oid: int) -> dict[str, Any]:
-    """Return a row like those that asyncpg's own query for array types returns; asyncpg has codecs for the elements."""
-    return {
-        "oid": oid,
-        "ns": "pg_catalog",
-        "name": f"_{oid}",
-        "kind": b"b",
-        "basetype": None,
-        "elemtype": ELEMENTS[oid],
-        "elemdelim": b",",
-        "range_subtype": None,
-        "attrtypoids": None,
-        "attrnames": None,
-    }
+    # Rows like those of asyncpg's own query for array types; it has codecs for the elements.
+    row = {"ns": "pg_catalog", "kind": b"b", "basetype": None, "elemdelim": b","}
+    row |= {"range_subtype": None, "attrtypoids": None, "attrnames": None}
+    return [row | {"oid": oid, "name": f"_{oid}", "elemtype": ELEMENTS[oid]} for oid in typeoids], _UNNAMED_STATEMENT
