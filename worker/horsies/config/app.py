@@ -78,7 +78,7 @@ class WorkerResilienceConfig(CheckedModel):
     db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000)
     """Longest wait between two retries, in milliseconds."""
     db_retry_max_attempts: int = Field(default=0, ge=0, le=10_000)
-    """Number of failures after which the start of a worker gives up; 0 for never."""
+    """Number of failures after which a worker that starts exits; 0 for never."""
     notify_poll_interval_ms: int = Field(default=5_000, ge=1_000, le=300_000)
     """Milliseconds between two polls for tasks, in case a notification was lost."""
 
@@ -160,7 +160,7 @@ class AppConfig(CheckedModel):
     rules_stand_alone = True
 
     broker: PostgresConfig
-    """The database."""
+    """Database of the application."""
     queue_mode: QueueMode = QueueMode.DEFAULT
     """One queue for everything, or the queues of `custom_queues`."""
     custom_queues: list[CustomQueueConfig] | None = None

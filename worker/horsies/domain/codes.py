@@ -62,7 +62,7 @@ class StopCode(StrEnum):
     TASK_TIMEOUT = "TASK_TIMEOUT"
     """It took longer than its timeout_ms."""
     TASK_INTERRUPTED = "TASK_INTERRUPTED"
-    """Its worker was stopped, and the task may not run again by itself."""
+    """Its worker was stopped, and the task may not run again automatically."""
 
 
 EXPIRED_MESSAGE: Final = "good_until passed before the task was started"

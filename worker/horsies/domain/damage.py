@@ -1,8 +1,8 @@
 """Stored values that Python or this release cannot express: they become the nearest value of their type, marked.
 
-A row may be written by hand, by another program or by another release. Whoever reads it must neither fail nor hide that
-something is wrong: each of these values can be used like any other of its type, and `damaged_fields` names the fields
-of a record that have one. `tests/process/test_damaged_rows.py` damages each column in each way that its type allows.
+A row may be written by hand, by another program or by another release. Its readers must neither fail nor hide the
+damage: each of these values can be used like any other of its type, and `damaged_fields` names the fields of a record
+that have one. `tests/process/test_damaged_rows.py` damages each column in each way that its type allows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENDLESS: Final = {2**63 - 1: "infinity", -(2**63): "-infinity"}
 
 
 class Damaged:
-    """The mark of a value that stands for a stored one."""
+    """The mark of a value that replaces a stored one."""
 
     stored: str
     """What the row has, in the form in which PostgreSQL shows it, if it is long only its beginning."""

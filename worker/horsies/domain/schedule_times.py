@@ -75,16 +75,16 @@ class WallClock:
 class Cron:
     """The five fields of cron: minute, hour, day of month, month, day of week.
 
-    When clocks change, an expression whose minute or hour begins with `*` goes on in elapsed time, as in Debian's cron:
-    every five minutes stays every five minutes. One that names its hours follows the rule of `calculate_next_run`.
+    When clocks change, an expression whose minute or hour begins with `*` continues in elapsed time, as in Debian's
+    cron: every five minutes stays every five minutes. Others follow the rule of `calculate_next_run`.
     """
 
     expression: str
 
     def after(self, instant: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         elapsed = any(field.startswith("*") for field in self.expression.split()[:2])
-        # From before a change of the clocks: local times that lie behind may come a second time. Else from now on: to
-        # walk through three hours of minutes takes 1 ms.
+        # Start before a change of the clocks, because past local times may come a second time. Otherwise start now,
+        # because three hours of minutes take 1 ms.
         near = [(instant + way * _MAX_CHANGE).astimezone(zone) for way in (-1, 1)]
         local = instant.astimezone(zone) if near[0].utcoffset() == near[1].utcoffset() else near[0]
         repeated: list[datetime] = []  # the second instants of local times that occur twice, ascending

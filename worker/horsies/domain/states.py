@@ -1,7 +1,6 @@
-"""The states as data, and for tasks which transitions exist: by which verb, by whom, under which guard.
+"""The states as data, and the transitions of tasks: the verb, the actors and the guard of each.
 
-The eligibility of operator actions is read from the table of transitions, and the property tests hold every change
-against it.
+The eligibility of operator actions is read from the table of transitions; property tests compare every change with it.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class TransitionVerb(StrEnum):
 
 
 class Mover(StrEnum):
-    """Whoever makes a transition. A cancelled workflow and a node that is skipped or completed end their tasks."""
+    """The actors that make transitions. WORKFLOW: a cancelled workflow, or a node that is skipped or completed."""
 
     PRODUCER = "producer"
     SCHEDULER = "scheduler"

@@ -40,7 +40,7 @@ _log = logging.getLogger("horsies.sql")
 
 
 class Pool:
-    """At most pool_size + max_overflow connections of one event loop, of which pool_size are kept.
+    """A pool of connections for one event loop: it opens pool_size + max_overflow and keeps pool_size of them.
 
     asyncpg's pool is not used: it adds 15 µs to a send and, by default, a round trip to reset the session, and it has
     neither an overflow nor a maximum age, which PostgresConfig offers. A connection is closed unless its last use ended

@@ -164,10 +164,10 @@ def _file(module: str) -> dict[str, str]:
 
 
 def qualified(sql: str) -> str:
-    """The same text, which has no comments, with calls of PostgreSQL's functions in its schema: `pg_catalog.count(id)`.
+    """Qualify calls of PostgreSQL's functions in a text without comments: `pg_catalog.count(id)`.
 
     In a schema of the search path that others may create in, a function of that name with types that fit better would
-    run in its place, with the rights of whoever sends the statement.
+    run in its place, with the rights of the role that sends the statement.
     """
     return _CALL.sub(_in_its_schema, sql)
 

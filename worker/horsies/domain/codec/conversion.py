@@ -1,8 +1,8 @@
 """Values whose annotated type the JSON of the codec would lose: pydantic writes and reads them, by their annotation.
 
-There are three kinds of annotations. What is KEPT comes back by the codec's JSON and tags alone. What is RESTORED (an
-enum of texts, a tuple, keys of a dict that are numbers) is stored as ever, so that upstream can read it, and made again
-from that. What has a JSON of its OWN (UUID, Decimal, bytes, a set) could not be stored by upstream at all.
+An annotation is one of three kinds. KEPT: the codec's JSON and tags preserve the value. RESTORED (an enum of texts, a
+tuple, a dict whose keys are numbers): the stored JSON is plain, so that upstream can read it, and the value is rebuilt
+from it. OWN (UUID, Decimal, bytes, a set): pydantic writes a JSON that upstream could not store at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CONFIG: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _KEPT_CLASSES: Final = (bool, int, float, str, datetime, date, time)
-# Secrets are refused by the codec, as ever: pydantic would write stars.
+# The codec refuses secrets: pydantic would write stars.
 _TAGGED_OR_REFUSED: Final = (BaseModel, TaskResult, TaskError, SecretStr, SecretBytes, type, bytearray)
 _DICTS: Final = (dict, Mapping, MutableMapping)
 _UNBUILDABLE: Final = (PydanticUserError, SchemaError, NameError, TypeError)
@@ -227,7 +227,7 @@ def _has_constraints(hint: Any) -> bool:
 
 
 def _is_known(hint: Any) -> bool:
-    """Return whether pydantic can write and read this type by itself."""
+    """Return whether pydantic can write and read this type."""
     try:
         _adapter(hint)
     except _UNBUILDABLE:

@@ -125,7 +125,7 @@ def _major(postgres: Path) -> int:
 
 
 def _unprivileged_account() -> str:
-    """Return the account that the wheel itself uses for root; `nobody` where accounts cannot be added."""
+    """Return the account that the wheel itself uses for root; `nobody` if no account can be added."""
     for name in (_SERVER_ACCOUNT, "nobody"):
         try:
             return pwd.getpwnam(name).pw_name
