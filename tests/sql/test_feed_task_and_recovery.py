@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
+import pytest
 from feed_steps import QUICK, Published, linked, send
 
 from horsies.doctor.findings import DATABASE
 from horsies.findings import Finding, Severity
 from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.why import ReasonKind
+from horsies_tui.feed import report
 from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.report import RecoveryFeed, RecoverySnapshot
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
@@ -92,17 +94,49 @@ async def test_the_desk_counts_what_needs_a_person(database: str, connection: as
         feed.stop()
 
 
+OLD_BEAT = """
+INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
+VALUES ('old', 'w', 'runner', now() - interval '3 days')
+"""
+
+
+def of_database(snapshot: RecoverySnapshot) -> list[Finding]:
+    return [] if snapshot.report is None else [one for one in snapshot.report.findings if one.kind is DATABASE]
+
+
+async def test_what_the_doctor_fails_on_is_shown_within_a_minute_and_a_slow_examination_is_made_rarely(
+    database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with linked(database) as (link, _):
+        published: Published[RecoverySnapshot] = Published()
+        feed = RecoveryFeed(link, published, every_s=0.05, examined_after_s=0.0)
+
+        async def examined() -> float:
+            """Return the seconds until the next examination, at the end of one."""
+            await published.until(lambda _: feed._examining is not None)
+            assert feed._examining is not None
+            await feed._examining
+            return feed._examine_at - feed._now()
+
+        monkeypatch.setattr(report, "_EXAMINED_FACTOR", 0.0)
+        feed.start()
+        assert await examined() <= 60
+        await connection.execute(OLD_BEAT)
+        assert of_database(feed.snapshot) == []
+        feed._examine_at -= 60  # a minute later
+        (found,) = of_database(await published.until(of_database))
+        assert found.name == "retention"
+        await connection.execute("DELETE FROM horsies_heartbeats")
+        feed._examining, feed._examine_at = None, feed._now()
+        monkeypatch.setattr(report, "_EXAMINED_FACTOR", 1e9)
+        assert 290 < await examined() <= 300
+        feed.stop()
+
+
 async def test_the_desk_shows_what_the_doctor_finds_while_reports_go_on(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    await connection.execute(
-        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
-        " VALUES ('old', 'w-1', 'runner', now() - interval '3 days')"
-    )
-
-    def of_database(snapshot: RecoverySnapshot) -> list[Finding]:
-        return [] if snapshot.report is None else [one for one in snapshot.report.findings if one.kind is DATABASE]
-
+    await connection.execute(OLD_BEAT)
     async with linked(database) as (link, _):
         published: Published[RecoverySnapshot] = Published()
         feed = RecoveryFeed(link, published, every_s=0.05, examined_after_s=0.0)

@@ -1,7 +1,7 @@
 """The doctor's warnings as findings of the recovery report, one for each check.
 
 The report itself does not examine the database: an examination opens further connections and takes 0.1 to 0.3 s, ten
-times as long as a report. The console examines it every few minutes, `horsies recovery ls` with `--doctor`.
+times as long as a report. The console examines it every minute, `horsies recovery ls` with `--doctor`.
 """
 
 from __future__ import annotations
