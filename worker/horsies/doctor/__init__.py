@@ -44,6 +44,8 @@ class CheckLine:
     verdict: CheckVerdict
     evidence: str
     remedy: str | None = None
+    check: str = ""
+    """The name of the check; `examine` adds it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -36,17 +36,9 @@ _TOO_SLOW: Final = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, T
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    check: str
-    verdict: CheckVerdict
-    evidence: str
-    remedy: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Examination:
     now: datetime
-    lines: tuple[Examined, ...]
+    lines: tuple[CheckLine, ...]
 
     def count(self, verdict: CheckVerdict) -> int:
         return sum(line.verdict is verdict for line in self.lines)
@@ -71,11 +63,7 @@ async def examine(database: Database, config: AppConfig | None = None) -> Examin
         async with transaction(connection):
             now, role, sees_all = await connection.fetchrow(statement(__name__, "doctor_examiner"))
         context = CheckContext(connection, database, config, schema, role, now, sees_all, pooled, tuple(warnings))
-        found = [
-            Examined(check.name, line.verdict, line.evidence, line.remedy)
-            for check in all_checks()
-            for line in await _lines(check, context)
-        ]
+        found = [replace(line, check=check.name) for check in all_checks() for line in await _lines(check, context)]
     return Examination(now, tuple(found))
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from horsies.doctor import CheckVerdict
+from horsies.doctor import CheckLine, CheckVerdict
 from horsies.domain.quantities import clock
 from horsies.findings import Finding, FindingKind, PredictedAction, Severity
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from horsies.doctor.examine import Examination, Examined
+    from horsies.doctor.examine import Examination
 
 DATABASE = FindingKind(
     "database", 250, alert="horsies doctor: {name}", alerts="horsies doctor: {findings} checks, with {count} lines"
@@ -34,7 +34,7 @@ def database_findings(found: Examination) -> list[Finding]:
     return [_finding(check, list(lines), found.now) for check, lines in by_check]
 
 
-def _finding(check: str, lines: Sequence[Examined], now: datetime) -> Finding:
+def _finding(check: str, lines: Sequence[CheckLine], now: datetime) -> Finding:
     first = next((line for line in lines if line.verdict is CheckVerdict.FAIL), lines[0])
     fails = first.verdict is CheckVerdict.FAIL
     more = f" (and {len(lines) - 1} more)" if lines[1:] else ""
@@ -51,9 +51,9 @@ def _finding(check: str, lines: Sequence[Examined], now: datetime) -> Finding:
     )
 
 
-def _why(lines: Sequence[Examined], now: datetime) -> Iterator[str]:
+def _why(lines: Sequence[CheckLine], now: datetime) -> Iterator[str]:
     for line in lines:
         yield f"{line.verdict.value}: {line.evidence}"
         if line.remedy:
             yield f"To mend it: {line.remedy}"
-    yield f"Examined at {clock(now)}; `horsies doctor` examines it again."
+    yield f"CheckLine at {clock(now)}; `horsies doctor` examines it again."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.views.queues import Pause
+    from horsies.views.workers import Order
 
 # Six snapshot intervals. A worker that beats or claims is alive as well; see `diagnose_holders`.
 ALIVE_WITHIN_S = 30.0
@@ -108,7 +108,7 @@ class Cluster:
 
     now: datetime
     consumers: tuple[Consumers, ...]
-    paused: Mapping[str, Pause]
+    paused: Mapping[str, Order]
     settings: RecoveryConfig
     settings_from: str | None
     settings_differ: bool
@@ -185,7 +185,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         paused=await pauses(conn) if here["queue_state"] else {},
         settings=settings,
         settings_from=settings_from,
-        settings_differ=_differ(row["recovery_config"] for row in consumers),
+        settings_differ=len({text for row in consumers if (text := row["recovery_config"])}) > 1,
         sweeps=sweeps,
         tables=frozenset(f"horsies_{name}" for name in _OWN_TABLES if here[name]),
         unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
@@ -203,10 +203,6 @@ def _consumers(row: Mapping[str, Any]) -> Consumers:
         workers=row["workers"],
         draining=row["draining"],
     )
-
-
-def _differ(stored: Iterable[str | None]) -> bool:
-    return len({text for text in stored if text}) > 1
 
 
 def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None], Rule]:

@@ -108,7 +108,7 @@ def _parse(kind: type[FilterT], text: str, present: Present | None = None) -> Fi
     for word in words(text):
         found = list(_problems_around(word, language))
         if not found:
-            key = _key_of(word)
+            key = BARE if word.key is None else word.key.lower()
             places[key] = word.start, word.end
             values.setdefault((key, word.negated), []).extend(_values(word, key, language, found, present))
         problems += found
@@ -141,10 +141,6 @@ def _unstorable(text: str, thing: str) -> Problem | None:
     # PostgreSQL stores neither; a terminal that is not UTF-8 turns unreadable bytes into lone surrogates.
     bad = re.search("[\0\ud800-\udfff]", text)
     return Problem(bad.start(), bad.end(), f"no {thing} can contain this character; remove it") if bad else None
-
-
-def _key_of(word: Word) -> str:
-    return BARE if word.key is None else word.key.lower()
 
 
 def _problems_around(word: Word, language: Language) -> Iterator[Problem]:

@@ -130,16 +130,11 @@ class Failures:
 async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
     """Read one point per bucket, oldest first. A shorter series has the same last points as a longer one."""
     horizon, now = map(aware, await conn.fetchrow(statement(__name__, "view_horizon")))
-    text = statement(__name__, "view_task_series")
-    rows = by_bucket(
-        await conn.fetch(
-            text, buckets.first, buckets.step, buckets.count, MOST_OF_A_SLICE, MOST_WAITING, _SLICES, _MAX_COUNTED
-        )
-    )
+    limits = (MOST_OF_A_SLICE, MOST_WAITING, _SLICES, _MAX_COUNTED)
+    rows = by_bucket(await conn.fetch(statement(__name__, "view_task_series"), *buckets.parameters, *limits))
     samples = {}
     if (await tables(conn)).outages:
-        request = (buckets.first, buckets.step, buckets.count)
-        samples = dict(await conn.fetch(statement(__name__, "view_queue_samples"), *request))
+        samples = dict(await conn.fetch(statement(__name__, "view_queue_samples"), *buckets.parameters))
     return tuple(
         _point(start, now, horizon, buckets.step, rows.get(number, ()), samples.get(number))
         for number, start in enumerate(buckets.starts)

@@ -40,7 +40,7 @@ async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
     gaps = [change for change in found if change.what == "outage"]
     operated = []
     if (await tables(conn)).actions:
-        rows = await conn.fetch(statement(__name__, "mark_operations"), buckets.first, buckets.step, buckets.count)
+        rows = await conn.fetch(statement(__name__, "mark_operations"), *buckets.parameters)
         operated = [row["number"] for row in rows]
     return ChartMarks(
         tuple(sorted(_covered(gaps, buckets, buckets.step / 2))),

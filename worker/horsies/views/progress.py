@@ -103,17 +103,15 @@ async def progress_of(conn: asyncpg.Connection, runs: Collection[RunKey]) -> Map
         return {}
     tasks, starts = zip(*runs, strict=True)
     rows = await conn.fetch(statement(__name__, "view_progress"), tasks, starts)
-    return {(task_id, started_at): _progress(*told) for task_id, started_at, *told in (map(aware, row) for row in rows)}
+    return {(key, begun): _sound(Progress(*told)) for key, begun, *told in (map(aware, row) for row in rows)}
 
 
-def _progress(
-    done: float, total: float | None, unit: str | None, rate: float | None, gap_s: float | None, reported_at: datetime
-) -> Progress:
-    """Build a report; only time and unit are kept of a damaged one."""
-    for stored in (done, total, rate, gap_s):
+def _sound(report: Progress) -> Progress:
+    """Return the report; of a damaged one only the time and the unit."""
+    for stored in (report.done, report.total, report.rate, report.gap_s):
         if isinstance(damaged := number(stored), DamagedNumber):
-            return Progress(damaged, None, unit, None, None, reported_at)
-    return Progress(done, total, unit, rate, gap_s, reported_at)
+            return Progress(damaged, None, report.unit, None, None, report.reported_at)
+    return report
 
 
 async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Mapping[str, float]:

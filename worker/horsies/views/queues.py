@@ -9,7 +9,7 @@ from horsies.domain.damage import is_whole, json_map, texts
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.reader_session import aware, tables
-from horsies.views.workers import GONE_AFTER_S, drain_orders
+from horsies.views.workers import GONE_AFTER_S, Order, drain_orders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,14 +47,6 @@ class QueueRow:
         return self.workers - self.draining
 
 
-class Pause(NamedTuple):
-    """The pause of a queue, in the column order of the statement."""
-
-    since: datetime
-    by: str | None
-    reason: str | None
-
-
 class _Service(NamedTuple):
     """The workers of a queue, and its settings in the newest snapshot of them."""
 
@@ -64,9 +56,9 @@ class _Service(NamedTuple):
     draining: int = 0
 
 
-async def pauses(conn: asyncpg.Connection) -> dict[str, Pause]:
+async def pauses(conn: asyncpg.Connection) -> dict[str, Order]:
     """Read the paused queues by name."""
-    return {row[0]: Pause(*row[1:]) for row in await conn.fetch(statement(__name__, "view_pauses"))}
+    return {row[0]: Order(*row[1:]) for row in await conn.fetch(statement(__name__, "view_pauses"))}
 
 
 async def queue_rows(conn: asyncpg.Connection) -> tuple[QueueRow, ...]:

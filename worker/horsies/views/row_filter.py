@@ -80,16 +80,12 @@ def _names(row: WorkerRow) -> tuple[str, ...]:
     return row.id, row.name
 
 
-def _hosts(row: WorkerRow) -> tuple[str, ...]:
-    return (row.snapshot.hostname,) if row.snapshot is not None else ()
-
-
 _WORKERS: Final[Fields[WorkerFilter, WorkerRow]] = Fields(
     state=lambda row, _now: row.liveness,
     bare=_names,
     texts={
         "id": _names,
-        "host": _hosts,
+        "host": lambda row: (row.snapshot.hostname,) if row.snapshot is not None else (),
         "pid": lambda row: (str(row.snapshot.pid),) if row.snapshot is not None else (),
         "queue": lambda row: row.snapshot.queues if row.snapshot is not None else (),
         "app": lambda row: (row.snapshot.app_version or "",) if row.snapshot is not None else (),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from horsies.config.schedule import SchedulePattern
     from horsies.views.audit import AuditRow
+    from horsies.views.reader_session import Tables
 
 OVERDUE_AFTER_S: Final = 60.0
 """Seconds after which a run is overdue, or twice the interval of its scheduler if that is longer."""
@@ -227,7 +228,7 @@ async def schedule_rows(conn: asyncpg.Connection) -> Schedules:
     """Read all schedules; on a database of upstream, what its schedulers have stored."""
     here = await tables(conn)
     schedulers = await scheduler_rows(conn, there=here.schedules)
-    rows = await _rows(conn, None, MOST_SCHEDULES + 1, STRIP_RUNS, here.schedules, _living(schedulers, here.now))
+    rows = await _rows(conn, None, MOST_SCHEDULES + 1, STRIP_RUNS, here, schedulers)
     return Schedules(here.now, rows[:MOST_SCHEDULES], schedulers, len(rows) > MOST_SCHEDULES)
 
 
@@ -235,7 +236,7 @@ async def schedule_story(conn: asyncpg.Connection, name: str) -> ScheduleStory |
     """Read all data of one schedule; None if there is none of this name."""
     here = await tables(conn)
     schedulers = await scheduler_rows(conn, there=here.schedules)
-    rows = await _rows(conn, name, 1, STORY_RUNS, here.schedules, _living(schedulers, here.now))
+    rows = await _rows(conn, name, 1, STORY_RUNS, here, schedulers)
     if not rows:
         return None
     audit = await audit_page(conn, limit=_MAX_ACTIONS, target=("schedule", name))
@@ -283,14 +284,14 @@ def _slots(row: ScheduleRow, now: datetime) -> Iterator[datetime]:
 
 
 async def _rows(
-    conn: asyncpg.Connection, name: str | None, most: int, runs: int, registered: bool, living: Sequence[SchedulerRow]
+    conn: asyncpg.Connection, name: str | None, most: int, runs: int, here: Tables, schedulers: Sequence[SchedulerRow]
 ) -> tuple[ScheduleRow, ...]:
-    sources = _SOURCES if registered else _SOURCES_OF_UPSTREAM
+    sources = _SOURCES if here.schedules else _SOURCES_OF_UPSTREAM
     fragments = {place: statement(__name__, source) for place, source in sources.items()}
     sql = statement(__name__, "view_schedules", **fragments)
     serving: dict[str, list[str]] = {}
-    for scheduler in living:
-        for schedule in scheduler.schedules:
+    for scheduler in schedulers:
+        for schedule in scheduler.schedules if scheduler.lives(here.now) else ():
             serving.setdefault(schedule, []).append(scheduler.id)
     return tuple(_row(tuple(row), serving) for row in await conn.fetch(sql, name, most, runs))
 
@@ -308,10 +309,6 @@ async def scheduler_rows(
 ) -> tuple[SchedulerRow, ...]:
     rows = await conn.fetch(statement(__name__, "view_schedulers"), _MAX_SCHEDULERS, within) if there else []
     return tuple(SchedulerRow(*(*row[:3], frozenset(texts(row[3])), *row[4:])) for row in map(tuple, rows))
-
-
-def _living(schedulers: Sequence[SchedulerRow], now: datetime) -> list[SchedulerRow]:
-    return [one for one in schedulers if one.lives(now)]
 
 
 @lru_cache(maxsize=4096)

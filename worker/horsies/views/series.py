@@ -51,26 +51,14 @@ class ClusterPoint:
 
 async def worker_series(conn: asyncpg.Connection, worker_id: str, buckets: Buckets) -> tuple[WorkerPoint, ...]:
     """Read one point for each bucket, oldest first, with one index probe each."""
-    told = by_bucket(
-        await conn.fetch(
-            statement(__name__, "view_worker_series"), worker_id, buckets.first, buckets.step, buckets.count
-        )
-    )
+    told = by_bucket(await conn.fetch(statement(__name__, "view_worker_series"), worker_id, *buckets.parameters))
     return tuple(WorkerPoint(start, *told.get(number, ())) for number, start in enumerate(buckets.starts))
 
 
 async def cluster_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[ClusterPoint, ...]:
     """Read one point for each bucket, oldest first; the last one up to the last whole ten seconds."""
-    told = by_bucket(
-        await conn.fetch(
-            statement(__name__, "view_cluster_series"),
-            buckets.first,
-            buckets.step,
-            buckets.count,
-            _BUSY_OVER.total_seconds(),
-            MOST_SNAPSHOTS,
-        )
-    )
+    limits = (_BUSY_OVER.total_seconds(), MOST_SNAPSHOTS)
+    told = by_bucket(await conn.fetch(statement(__name__, "view_cluster_series"), *buckets.parameters, *limits))
     return tuple(ClusterPoint(start, *told.get(number, ())) for number, start in enumerate(buckets.starts))
 
 
@@ -100,6 +88,11 @@ class Buckets:
         count = -(-window // step)
         newest = _EPOCH + (now - _EPOCH) // step * step
         return cls(newest - (count - 1) * step, step, count)
+
+    @property
+    def parameters(self) -> tuple[datetime, timedelta, int]:
+        """The parameters of a statement that reads these buckets."""
+        return self.first, self.step, self.count
 
     @property
     def starts(self) -> tuple[datetime, ...]:

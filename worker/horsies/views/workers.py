@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from enum import StrEnum
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from horsies.domain.damage import is_whole, json_map, number, texts
 from horsies.store.statements import statement
@@ -222,9 +222,17 @@ class WorkerRow:
         return max(now - self.seen_at, timedelta())
 
 
-async def drain_orders(conn: asyncpg.Connection) -> dict[str, tuple[Any, ...]]:
-    """Read since when, by whom and why each worker was ordered to drain."""
-    return {row[0]: tuple(row[1:]) for row in await conn.fetch(statement(__name__, "view_orders"))}
+class Order(NamedTuple):
+    """An operator's order to drain a worker, or to pause a queue, in the column order of the statements."""
+
+    since: datetime
+    by: str | None
+    reason: str | None
+
+
+async def drain_orders(conn: asyncpg.Connection) -> dict[str, Order]:
+    """Read the orders to drain, by worker."""
+    return {row[0]: Order(*row[1:]) for row in await conn.fetch(statement(__name__, "view_orders"))}
 
 
 async def had_workers(conn: asyncpg.Connection) -> bool:
@@ -273,7 +281,7 @@ async def worker_clocks(conn: asyncpg.Connection) -> tuple[Clock, ...]:
     )
 
 
-def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | None) -> WorkerRow:
+def _row(columns: tuple[Any, ...], order: Order | None, loss: Loss | None) -> WorkerRow:
     now, worker_id, running, claimed, act_at, beat_at, *told = columns
     snapshot = _snapshot(told) if told[0] is not None else None
     signs: dict[Sign, datetime | None] = {"snapshot": aware(told[0]), "beat": aware(beat_at), "claim": aware(act_at)}
@@ -281,42 +289,24 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | N
     seen_at, seen_by = max([(at, by) for by, at in signs.items() if at is not None], default=(now, _UNSEEN))
     silent_s = (now - seen_at).total_seconds()
     draining = order is not None or (snapshot is not None and bool(snapshot.draining))
-    since, by, reason = order or (None, None, None)
-    liveness = _liveness(silent_s, draining=draining, holds=running + claimed)
-    if snapshot is not None and snapshot.stopped and not running + claimed:
-        liveness = Liveness.STOPPED
-    elif liveness is Liveness.LOST:
-        liveness = _end_of(snapshot, loss, holds=running + claimed)
-    return WorkerRow(
-        worker_id,
-        liveness,
-        seen_at,
-        seen_by,
-        silent_s,
-        running,
-        claimed,
-        snapshot,
-        since,
-        by,
-        reason,
-        loss if liveness is Liveness.DIED else None,
-    )
+    liveness = _liveness(silent_s, snapshot, loss, draining=draining, holds=running + claimed)
+    died = loss if liveness is Liveness.DIED else None
+    ordered: tuple[datetime | None, str | None, str | None] = order or (None, None, None)
+    return WorkerRow(worker_id, liveness, seen_at, seen_by, silent_s, running, claimed, snapshot, *ordered, died)
 
 
-def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
+def _liveness(silent_s: float, snapshot: Snapshot | None, loss: Loss | None, *, draining: bool, holds: int) -> Liveness:
+    if snapshot is not None and snapshot.stopped and not holds:
+        return Liveness.STOPPED
     if silent_s > GONE_AFTER_S:
-        return Liveness.LOST
+        if loss is not None and not loss.came_back:
+            return Liveness.DIED
+        # Stopped workers of earlier releases are draining in their last snapshot.
+        announced = snapshot is not None and snapshot.draining and not snapshot.running + snapshot.claimed
+        return Liveness.STOPPED if announced and not holds else Liveness.LOST
     if silent_s > LATE_AFTER_S and (holds or not draining):
         return Liveness.LATE
     return Liveness.DRAINING if draining else Liveness.ALIVE
-
-
-def _end_of(snapshot: Snapshot | None, loss: Loss | None, *, holds: int) -> Liveness:
-    """Return how a silent worker ended. Stopped workers of earlier releases are draining in their last snapshot."""
-    if loss is not None and not loss.came_back:
-        return Liveness.DIED
-    said_so = snapshot is not None and snapshot.draining and not snapshot.running + snapshot.claimed
-    return Liveness.STOPPED if said_so and not holds else Liveness.LOST
 
 
 def _snapshot(told: list[Any]) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.quantities import clock, counted, span
@@ -44,14 +45,9 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     if not known["running"]:
         return [_no_scheduler(known, late, cluster.now)]
     lost = await conn.fetch(statement(__name__, "diagnose_schedulers_lost"), LOST_AFTER_S, MOST_IDS)
-    return [
-        *(_overdue(row, cluster.now) for row in late),
-        *(_lost(row, cluster.now) for row in lost if row["unserved"] or _is_recent(row["seen_at"], cluster.now)),
-    ]
-
-
-def _is_recent(seen_at: datetime, now: datetime) -> bool:
-    return (now - seen_at).total_seconds() < _NOTED_S
+    since = cluster.now - timedelta(seconds=_NOTED_S)
+    noted = [_lost(row, cluster.now) for row in lost if row["unserved"] or row["seen_at"] > since]
+    return [*(_overdue(row, cluster.now) for row in late), *noted]
 
 
 def _lost(row: Mapping[str, Any], now: datetime) -> Finding:

@@ -193,12 +193,9 @@ async def _behind_busy(conn: asyncpg.Connection, cluster: Cluster) -> list[Findi
     draining = await drain_orders(conn) if "horsies_worker_orders" in cluster.tables else {}
     text = statement(__name__, "diagnose_behind_busy")
     rows = await conn.fetch(text, WAITS_S, ALIVE_WITHIN_S, [*draining], MOST_IDS)
-    return [_claims(row, cluster) for row in rows if _may_start(row, cluster)]
-
-
-def _may_start(row: Mapping[str, Any], cluster: Cluster) -> bool:
-    """Return whether only its worker keeps it waiting, and neither a pause nor a cap."""
-    return row["queue_name"] not in cluster.paused and not _is_capped(row, cluster)
+    # Tasks that neither a pause nor a cap keeps waiting, but only their worker.
+    free = [row for row in rows if row["queue_name"] not in cluster.paused and not _is_capped(row, cluster)]
+    return [_claims(row, cluster) for row in free]
 
 
 def _is_capped(row: Mapping[str, Any], cluster: Cluster) -> bool:
