@@ -32,13 +32,8 @@ from horsies.config.app import PostgresConfig
 from horsies.core.workflows.recovery import recover_stuck_workflows
 from horsies.domain.errors import HorsiesError
 from horsies.lifecycle.controlling import cancel, pause
-from horsies.lifecycle.reconciling import (
-    DamagedWorkflowError,
-    plan_repairs,
-    reconcile,
-    reconcile_all,
-    stuck_workflows,
-)
+from horsies.lifecycle.reconciling import plan_repairs, reconcile, reconcile_all, stuck_workflows
+from horsies.lifecycle.repairs import DamagedWorkflowError
 
 GRACE_MS = 10_000
 WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0))

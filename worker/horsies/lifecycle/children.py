@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.domain.plan import WorkflowPlan
-    from horsies.lifecycle.node_tasks import ReadyNode
 
 # A definition that contains itself grows by a hundred levels a second until the disk is full.
 MOST_LEVELS = 100
@@ -63,7 +62,8 @@ async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> 
     if isinstance(kwargs, CodecError):
         await _end(conn, unreadable(node, kwargs))
         return None
-    return _ready_child(node, await resolved(conn, kwargs) or "{}")
+    given = await resolved(conn, kwargs) or "{}"
+    return ReadyChild(*node.key, node.task_name, node.sub_definition_key or "", given, node.task_options)
 
 
 async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, plan: WorkflowPlan) -> str | None:
@@ -107,7 +107,3 @@ async def _end(conn: asyncpg.Connection, end: NodeEnd) -> Advanced:
 async def _lock(conn: asyncpg.Connection, workflow_id: str) -> None:
     if not all((await try_families(conn, [workflow_id])).values()):
         raise FamilyLockedError(f"another session has locked the workflow {workflow_id}")
-
-
-def _ready_child(node: ReadyNode, kwargs: str) -> ReadyChild:
-    return ReadyChild(*node.key, node.task_name, node.sub_definition_key or "", kwargs, node.task_options)

@@ -91,7 +91,12 @@ def _node_end(child: asyncpg.Record) -> NodeEnd:
     if child["status"] == WorkflowStatus.COMPLETED:
         result = child["result"] or _NOTHING
         return NodeEnd(*where, WorkflowTaskStatus.COMPLETED, result, _summary_text(child, ok_part(result), None))
-    reason = _why_failed(child)
+    unknown = "it was cancelled" if child["status"] == WorkflowStatus.CANCELLED else "no error is stored"
+    reason = error_summary(child["error"]) or unknown
+    message = f"the workflow {child['name']!r} of this node is {child['status']}: {reason}"
+    if child["definition_key"] == MAP_DEFINITION and child["failed"]:
+        items = f"{child['failed']} of {child['total']} items of the map of {child['name']!r}"
+        message = f"{items} failed, the first: {reason}"
     summary = SubWorkflowSummary(
         WorkflowStatus(child["status"]),
         None,
@@ -103,26 +108,12 @@ def _node_end(child: asyncpg.Record) -> NodeEnd:
     )
     error = SubWorkflowError(
         error_code=OutcomeCode.SUBWORKFLOW_FAILED,
-        message=_failed_words(child, reason),
+        message=message,
         sub_workflow_id=child["id"],
         sub_workflow_summary=summary,
     )
     result = dump_task_result(TaskResult(err=error))
     return NodeEnd(*where, WorkflowTaskStatus.FAILED, result, _summary_text(child, None, reason))
-
-
-def _failed_words(child: asyncpg.Record, reason: str) -> str:
-    if child["definition_key"] == MAP_DEFINITION and child["failed"]:
-        return (
-            f"{child['failed']} of {child['total']} items of the map of {child['name']!r} failed, the first: {reason}"
-        )
-    return f"the workflow {child['name']!r} of this node is {child['status']}: {reason}"
-
-
-def _why_failed(child: asyncpg.Record) -> str:
-    return error_summary(child["error"]) or (
-        "it was cancelled" if child["status"] == WorkflowStatus.CANCELLED else "no error is stored"
-    )
 
 
 def _summary_text(child: asyncpg.Record, output: Any, reason: str | None) -> str:

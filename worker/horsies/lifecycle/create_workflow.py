@@ -53,14 +53,17 @@ async def create_workflow(
 
     A concurrent insert of the same id waits here until the first transaction has committed.
     """
-    inserted = await conn.fetchval(
-        statement(__name__, "insert_workflow"), workflow_id, *_workflow_columns(plan, sent_at, parent)
-    )
+    columns = plan.name, plan.on_error, plan.output_index, plan.success_policy, plan.definition_key, sent_at
+    family: tuple[Any, ...] = (None, None, 0, None)
+    if parent is not None:
+        family = (parent.workflow_id, parent.index, parent.depth + 1, parent.root_workflow_id)
+    inserted = await conn.fetchval(statement(__name__, "insert_workflow"), workflow_id, *columns, *family)
     if inserted is None:
         name = await conn.fetchval(statement(__name__, "workflow_name"), workflow_id)
         return CreatedWorkflow(workflow_id, existing=True, other_name=None if name == plan.name else name)
     if plan.nodes:
-        await conn.execute(statement(__name__, "insert_nodes"), workflow_id, *_node_columns(plan.nodes))
+        nodes = map(list, zip(*map(_node, plan.nodes), strict=True))
+        await conn.execute(statement(__name__, "insert_nodes"), workflow_id, *nodes)
         await enqueue_ready(conn, [workflow_id])
     return CreatedWorkflow(workflow_id)
 
@@ -79,17 +82,6 @@ async def difference(conn: asyncpg.Connection, plan: WorkflowPlan, workflow_id: 
         return None
     what, node = row[0][0], row[0][1]
     return f"{what} the node {node}" if node is not None else what
-
-
-def _workflow_columns(plan: WorkflowPlan, sent_at: datetime | None, parent: ParentNode | None) -> tuple[Any, ...]:
-    family: tuple[Any, ...] = (None, None, 0, None)
-    if parent is not None:
-        family = (parent.workflow_id, parent.index, parent.depth + 1, parent.root_workflow_id)
-    return (plan.name, plan.on_error, plan.output_index, plan.success_policy, plan.definition_key, sent_at, *family)
-
-
-def _node_columns(nodes: Iterable[NodePlan]) -> tuple[list[Any], ...]:
-    return tuple(map(list, zip(*map(_node, nodes), strict=True)))
 
 
 def _node(node: NodePlan) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import advance_locked, end_node, nodes_started, try_families, update_workflows
-from horsies.lifecycle.repairs import DamagedWorkflowError, Repair, repairs_of
+from horsies.lifecycle.repairs import Repair, repairs_of
 from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.store.connect import transaction
 from horsies.store.isolate_bad_rows import ROW_ERRORS, RejectedItem, is_about_a_row
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from horsies.lifecycle.workflow_rows import NodeRow
-
-__all__ = [
-    "DamagedWorkflowError",
-    "Reconciled",
-    "Repair",
-    "plan_repairs",
-    "reconcile",
-    "reconcile_all",
-    "stuck_workflows",
-]
 
 _AT_ONCE = 200
 _MAX_REPORTED = 20
@@ -128,9 +118,16 @@ async def _mend(
         await conn.execute(statement(__name__, "reconcile_link"), workflow_id, indexes, states)
     for node, repair in own:
         if repair.rule.ends_with is not None:
-            await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, _failure(repair))
+            error = TaskError(error_code=repair.rule.ends_with, message=f"{repair.why}: its outcome is not known")
+            failure = dump_task_result(TaskResult(err=error))
+            await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, failure)
     # Failures first: if on_error is pause, nothing that follows from the other nodes may start.
-    await update_workflows(conn, _failed_children(own))
+    children = [
+        node.sub_workflow_id
+        for node, repair in own
+        if repair.rule.then == "end of child" and repair.after == "FAILED" and node.sub_workflow_id is not None
+    ]
+    await update_workflows(conn, children)
     await nodes_started(conn, _tasks(own, "start"))
     await advance_locked(conn, _tasks(own, "advance"))
     await update_workflows(conn, [workflow_id])
@@ -139,13 +136,3 @@ async def _mend(
 
 def _tasks(own: Sequence[tuple[NodeRow, Repair]], then: str) -> list[str]:
     return [node.task_id for node, repair in own if repair.rule.then == then and node.task_id is not None]
-
-
-def _failed_children(own: Sequence[tuple[NodeRow, Repair]]) -> list[str]:
-    failed = [node for node, repair in own if repair.rule.then == "end of child" and repair.after == "FAILED"]
-    return [node.sub_workflow_id for node in failed if node.sub_workflow_id is not None]
-
-
-def _failure(repair: Repair) -> str:
-    message = f"{repair.why}: its outcome is not known"
-    return dump_task_result(TaskResult(err=TaskError(error_code=repair.rule.ends_with, message=message)))

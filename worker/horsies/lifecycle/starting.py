@@ -60,9 +60,13 @@ async def start(
     left = [token for token in asked if token not in started]
     if not left:
         return StartVerdicts(started, frozenset(), frozenset())
-    expired = await _expire(conn, worker_id, left)
+    results = [_expiry(token) for token in left]
+    rows = await conn.fetch(statement(__name__, "expire_claimed"), worker_id, ids(left), claim_times(left), results)
+    expired = frozenset([left[number - 1] for (number,) in rows])
     left = [token for token in left if token not in expired]
-    paused = await _release_paused(conn, worker_id, left)
+    # Released now: their leases would not expire, because the worker renews all its leases.
+    rows = await conn.fetch(statement(__name__, "release_paused"), worker_id, ids(left), claim_times(left))
+    paused = frozenset([left[number - 1] for (number,) in rows])
     waiting = unfit - expired - paused
     return StartVerdicts(started, expired, frozenset(left) - paused - waiting, paused, waiting)
 
@@ -87,18 +91,6 @@ async def _start(
     rows = await conn.fetch(statement(__name__, "start_capped"), *given, queues, list(caps), list(caps.values()))
     started, unfit = (frozenset([asked[number - 1] for number, fits in rows if fits is kind]) for kind in (True, False))
     return started, unfit
-
-
-async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
-    results = [_expiry(token) for token in tokens]
-    rows = await conn.fetch(statement(__name__, "expire_claimed"), worker_id, ids(tokens), claim_times(tokens), results)
-    return frozenset([tokens[number - 1] for (number,) in rows])
-
-
-async def _release_paused(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
-    """Release these claims now: their leases would not expire, because the worker renews all its leases."""
-    rows = await conn.fetch(statement(__name__, "release_paused"), worker_id, ids(tokens), claim_times(tokens))
-    return frozenset([tokens[number - 1] for (number,) in rows])
 
 
 def _expiry(token: Token) -> str:

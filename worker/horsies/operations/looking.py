@@ -141,11 +141,8 @@ async def answer_to(conn: asyncpg.Connection, look: StackRequest, within_s: floa
     while True:
         stored = await conn.fetchval(statement(__name__, "look_answered"), look.look_id)
         if stored or loop.time() > end:
-            return await _answer(conn, look)
+            break
         await asyncio.sleep(_PAUSE_S)
-
-
-async def _answer(conn: asyncpg.Connection, look: StackRequest) -> Answer:
     row = await conn.fetchrow(
         statement(__name__, "look_read"), look.look_id, look.task_id, look.worker_id, look.claimed_at
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from horsies.domain.quantities import by_whom, clock, counted
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.operations.audit_rows import apply_order, preview_time
-from horsies.operations.target import Preview, Refusal, Target
+from horsies.operations.target import Preview, Refusal, Target, did_you_mean
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -99,8 +98,5 @@ def _target(queue: QueueFacts) -> Target:
 
 
 def _unknown(name: str, known: Iterable[str]) -> Refusal:
-    near = get_close_matches(name, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return Refusal(
-        Target("queue", name, name, "unknown"), f"no task waits in such a queue and no worker serves it{hint}"
-    )
+    why = f"no task waits in such a queue and no worker serves it{did_you_mean(name, known)}"
+    return Refusal(Target("queue", name, name, "unknown"), why)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.config.schedule import stored_pattern
@@ -13,7 +12,7 @@ from horsies.domain.quantities import by_whom, clock
 from horsies.domain.schedule_times import missed_slots, next_slot, zone_named
 from horsies.findings.cluster import read_cluster
 from horsies.operations.audit_rows import apply_order, write_audit
-from horsies.operations.target import OperationError, Preview, Refusal, RowOutcome, Target
+from horsies.operations.target import OperationError, Preview, Refusal, RowOutcome, Target, did_you_mean
 from horsies.store.statements import statement
 from horsies.views.schedules import SEEN_WITHIN_S
 
@@ -175,7 +174,10 @@ async def preview_of(conn: asyncpg.Connection, verb: ScheduleVerb, selection: Se
 async def change(
     conn: asyncpg.Connection, action: OperatorAction, verb: ScheduleVerb, part: Sequence[Target]
 ) -> list[RowOutcome]:
-    return await verb.change(conn, action, part)
+    if verb.order is not None:
+        slots = [[target.seen.next_run_at for target in part]] if verb.orders_slot else []
+        return await ordered(conn, action, verb.order, part, *slots)
+    return await verb.change(conn, action, part) if verb.change is not None else []
 
 
 async def ordered(
@@ -247,6 +249,5 @@ def _unknown(name: str, known: Mapping[str, bool]) -> Refusal:
     target = Target("schedule", name, name, "unknown")
     if name in known:
         return Refusal(target, "only a scheduler of another library has planned it, so its definition is not known")
-    near = get_close_matches(name, (one for one, is_defined in known.items() if is_defined), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(name, (one for one, is_defined in known.items() if is_defined))
     return Refusal(target, f"no scheduler has registered a schedule of that name{hint}")

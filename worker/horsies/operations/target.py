@@ -6,13 +6,14 @@ import os
 import pwd
 import socket
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.errors import HorsiesError
 from horsies.domain.quantities import counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -26,6 +27,12 @@ class OperationError(HorsiesError):
 
 class RefusedError(Exception):
     """The reason why one target is not changed: it is no longer as it was in the preview."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that offers the known name that is most alike; empty if there is none."""
+    near = get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,11 @@ class OperationOutcome:
     @property
     def can_be_undone(self) -> bool:
         """True if any row can be undone. A run that was taken from its worker cannot: its attempt has ended."""
-        return any(self.verb.why_not_undone(_as_audited(self.verb, row.target)) is None for row in self.applied)
+        changes = (
+            AuditedAction(0, self.verb.name, target.kind, target.id, target.state.partition(" ")[0])
+            for target in (row.target for row in self.applied)
+        )
+        return any(self.verb.why_not_undone(change) is None for change in changes)
 
     @property
     def applied(self) -> tuple[RowOutcome, ...]:
@@ -171,7 +182,3 @@ class OperationOutcome:
     @property
     def refused(self) -> tuple[RowOutcome, ...]:
         return tuple(row for row in self.rows if not row.applied)
-
-
-def _as_audited(verb: Verb, target: Target) -> AuditedAction:
-    return AuditedAction(0, verb.name, target.kind, target.id, target.state.partition(" ")[0])

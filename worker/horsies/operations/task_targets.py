@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import dump_task_result
@@ -14,7 +13,7 @@ from horsies.findings.cluster import read_cluster
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit_rows import session_rights
 from horsies.operations.selection import freeze
-from horsies.operations.target import OperationError, Preview, Refusal, RowOutcome, Target
+from horsies.operations.target import OperationError, Preview, Refusal, RowOutcome, Target, did_you_mean
 from horsies.operations.verb import TERMINAL, VALUE
 from horsies.operations.verbs.tasks import change_statement, refusal_statement
 from horsies.store.statements import statement
@@ -67,7 +66,10 @@ async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Select
     asked = options
     if verb.gives is not None:
         options = {**options, VALUE: verb.gives.of(options, now)}
-    seen = await _with_last_actions(conn, frozen.seen) if verb.guards_against_others else frozen.seen
+    seen: Sequence[ExpectedState] = frozen.seen
+    if verb.guards_against_others:
+        newest = dict(await conn.fetch(statement(__name__, "task_last_actions"), [one.task_id for one in seen]))
+        seen = [replace(one, last_action=newest.get(one.task_id)) for one in seen]
     reasons = {one.task_id: verb.refusal_by_state(one.status, one.error_code) for one in seen}
     possible = [task_id for task_id, reason in reasons.items() if reason is None]
     if verb.refuses is not None and possible:
@@ -123,12 +125,6 @@ async def change(
     if verb.ends is not None:
         action.ended.extend(inside)
     return [_row_outcome(verb, part[row["number"] - 1], row, action.options.get(VALUE)) for row in rows]
-
-
-async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> list[ExpectedState]:
-    rows = await conn.fetch(statement(__name__, "task_last_actions"), [one.task_id for one in seen])
-    newest = {row[0]: row[1] for row in rows}
-    return [replace(one, last_action=newest.get(one.task_id)) for one in seen]
 
 
 def _target(seen: ExpectedState) -> Target:
@@ -195,9 +191,7 @@ def _new_queue(cluster: Cluster, facts: TaskFacts, queue: str) -> Iterator[str]:
     if queue in cluster.paused:
         yield _paused(cluster, queue)
     if queue not in served:
-        near = get_close_matches(queue, served, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        yield f"no living worker serves the queue {queue}: they wait until one does{hint}"
+        yield f"no living worker serves the queue {queue}: they wait until one does{did_you_mean(queue, served)}"
         return
     known = cluster.known().get(queue)
     unknown = sorted({task.task_name for task in facts.tasks} - known) if known is not None else []

@@ -17,7 +17,7 @@ from horsies.operations.audit_rows import (
     write_refusal,
 )
 from horsies.operations.target import Preview, Refusal, RowOutcome, Target
-from horsies.operations.verb import QueueVerb, ScheduleVerb, WorkerVerb, WorkflowVerb
+from horsies.operations.verb import ScheduleVerb, WorkerVerb, WorkflowVerb
 from horsies.operations.verbs import VERBS, audited_verb
 from horsies.operations.workflow_targets import WorkflowFacts
 from horsies.store.statements import renumbered, statement
@@ -39,6 +39,7 @@ HOLD_S: Final = 30.0
 """Duration of a hold: two renewals may fail. If the console dies, held tasks wait this long."""
 _TASKS_AT_ONCE = 500
 _GONE = "its row was deleted"
+_ORDERED: Final[Mapping[str, Any]] = {"worker": worker_targets, "queue": queue_targets, "schedule": schedule_targets}
 WRITES: tuple[str, ...] = ()
 
 
@@ -243,11 +244,5 @@ async def _invert(
         return row
     given = [replace(target, seen=Since(given_at))]
     action = replace(action, verb=inverse.name)  # an order, which can be revoked like any other
-    if isinstance(inverse, WorkerVerb):
-        (row,) = await worker_targets.change(conn, action, inverse, given)
-    elif isinstance(inverse, ScheduleVerb):
-        (row,) = await schedule_targets.change(conn, action, inverse, given)
-    else:
-        assert isinstance(inverse, QueueVerb)
-        (row,) = await queue_targets.change(conn, action, inverse, given)
-    return row
+    outcomes: list[RowOutcome] = await _ORDERED[target.kind].change(conn, action, inverse, given)
+    return outcomes[0]

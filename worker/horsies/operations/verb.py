@@ -248,7 +248,8 @@ class WorkflowVerb(Verb):
     """The states of the workflow in which the console offers it."""
     refusal: Callable[[WorkflowFacts], str | None]
     effects: Callable[[WorkflowFacts], Iterable[str]]
-    change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts], Awaitable[AppliedVerb]]
+    change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts], Awaitable[AppliedVerb]] | None = None
+    """Changes one workflow or node; by default the function of `lifecycle.controlling` with the verb's name does."""
     reads: Callable[[asyncpg.Connection, WorkflowFacts], Awaitable[WorkflowFacts]] | None = None
     """Adds facts that only this verb needs."""
     requires: Callable[[Sequence[WorkflowFacts], Options], Options] | None = None
@@ -302,12 +303,15 @@ class QueueVerb(Verb):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScheduleVerb(Verb):
-    """A verb for schedules. `change` is for all of them at once, in the caller's transaction."""
+    """A verb for schedules. `order` is the statement for all of them; `change` does it in the caller's transaction."""
 
     kind: TargetKind = "schedule"
     refusal: Callable[[ScheduleFacts], str | None]
     effect: Callable[[ScheduleFacts], str]
-    change: Callable[[asyncpg.Connection, OperatorAction, Sequence[Target]], Awaitable[list[RowOutcome]]]
+    order: SqlName | None = None
+    orders_slot: bool = False
+    """True if the statement has a column for the next slot that the operator saw."""
+    change: Callable[[asyncpg.Connection, OperatorAction, Sequence[Target]], Awaitable[list[RowOutcome]]] | None = None
     for_paused: bool | None = None
     """True if it applies only to paused schedules, False if only to other schedules; None for both."""
     taken_back: SqlName | None = None

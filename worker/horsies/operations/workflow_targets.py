@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.domain.quantities import counted
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
 from horsies.lifecycle.advancing import FamilyLockedError, lock_families
-from horsies.lifecycle.reconciling import DamagedWorkflowError
+from horsies.lifecycle.controlling import cancel, pause, resume
 from horsies.lifecycle.reopening import CannotReopenError
+from horsies.lifecycle.repairs import DamagedWorkflowError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.operations.audit_rows import session_rights, write_audit, write_refusal
 from horsies.operations.target import OperationError, Preview, Refusal, RefusedError, RowOutcome, Target
+from horsies.operations.verb import AppliedVerb
 from horsies.query import parse_workflows, workflow_conditions
 from horsies.views import workflow_matching
 
@@ -36,6 +38,7 @@ _MAX_NAMED: Final = 5
 _ARGUMENTS_FIXED: Final = frozenset(
     {WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED}
 )
+_CONTROLS: Final = {"pause": pause, "resume": resume, "cancel": cancel}
 WRITES: tuple[str, ...] = ("horsies_workflows", "horsies_workflow_tasks")
 
 
@@ -164,7 +167,7 @@ async def change(
         if flow.status != seen.flow.status:
             raise RefusedError(f"it is {flow.status} now")
         async with conn.transaction():  # a savepoint: the audit row of a refusal stays
-            done = await verb.change(conn, action, seen)
+            done = await (_controlled(conn, verb, seen) if verb.change is None else verb.change(conn, action, seen))
     except (RefusedError, CannotReopenError) as refusal:
         return [await write_refusal(conn, action, target, str(refusal), before)]
     except DamagedWorkflowError as error:
@@ -173,6 +176,12 @@ async def change(
     row = RowOutcome(target, applied=True, detail=done.detail, new_id=done.new_id)
     await write_audit(conn, action, [row], {target.id: (before, {**await _state(conn, now), **done.audited})})
     return [row]
+
+
+async def _controlled(conn: asyncpg.Connection, verb: WorkflowVerb, seen: WorkflowFacts) -> AppliedVerb:
+    if not await _CONTROLS[verb.name](conn, seen.flow.id):
+        raise RefusedError(f"it is {seen.flow.status} now")
+    return AppliedVerb((await read_flows(conn, [seen.flow.id]))[seen.flow.id].status)
 
 
 async def _selected(

@@ -24,8 +24,8 @@ from horsies.findings import (
     about_rows,
     remedies,
 )
-from horsies.lifecycle.reconciling import DamagedWorkflowError, stuck_workflows
-from horsies.lifecycle.repairs import SYMPTOMS, repairs_of
+from horsies.lifecycle.reconciling import stuck_workflows
+from horsies.lifecycle.repairs import SYMPTOMS, DamagedWorkflowError, repairs_of
 from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.store.statements import statement
 

@@ -68,12 +68,6 @@ def _effect_of_pause(schedule: ScheduleFacts) -> str:
     return f"{schedule.name}: sends nothing until it is resumed, and does not catch up on missed runs{would}"
 
 
-async def _pause(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
-    from horsies.operations.schedule_targets import ordered
-
-    return await ordered(conn, action, (__name__, "pause_schedule"), part)
-
-
 _PAUSE = ScheduleVerb(
     name="pause",
     done="paused",
@@ -87,7 +81,7 @@ _PAUSE = ScheduleVerb(
     on_recovery=True,
     refusal=lambda schedule: None if schedule.paused_at is None else f"it is {schedule.words}",
     effect=_effect_of_pause,
-    change=_pause,
+    order=(__name__, "pause_schedule"),
     inverse="resume",
 )
 
@@ -151,12 +145,6 @@ def _effect_of_skip(schedule: ScheduleFacts) -> str:
     return f"{schedule.name}: {skipped} sends nothing" + (f"; next run {clock(after)}" if after else "")
 
 
-async def _skip(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
-    from horsies.operations.schedule_targets import ordered
-
-    return await ordered(conn, action, (__name__, "skip_slot"), part, [target.seen.next_run_at for target in part])
-
-
 _SKIP = ScheduleVerb(
     name="skip",
     will="will skip a slot",
@@ -167,7 +155,8 @@ _SKIP = ScheduleVerb(
     hint="Skip its next slot.",
     refusal=_cannot_skip,
     effect=_effect_of_skip,
-    change=_skip,
+    order=(__name__, "skip_slot"),
+    orders_slot=True,
     no_way_back=lambda _: None,  # until the slot has passed
     taken_back=(__name__, "take_skip_back"),
 )

@@ -207,11 +207,6 @@ def _check_priority(options: Options) -> Options:
     return {"priority": str(int(text))}
 
 
-def _effects_of_priority(facts: TaskFacts) -> Iterator[str]:
-    yield f"priority {facts.options['priority']}: it orders the tasks of one queue, {_FIRST_PRIORITY} is claimed first"
-    yield from facts.overdue()
-
-
 _REPRIORITISE = TaskVerb(
     name="reprioritise",
     done="reprioritised",
@@ -235,7 +230,10 @@ _REPRIORITISE = TaskVerb(
     refuses=(__name__, "reprioritise_refusal"),
     sets=(__name__, "reprioritise_sets"),
     in_workflows="a new task of the node, after a retry of its workflow, has the priority of the definition again",
-    effects=_effects_of_priority,
+    effects=lambda facts: (
+        f"priority {facts.options['priority']}: it orders the tasks of one queue, {_FIRST_PRIORITY} is claimed first",
+        *facts.overdue(),
+    ),
     guards_against_others=True,
 )
 
@@ -250,11 +248,6 @@ def _check_queue(options: Options) -> Options:
             help_text=f"a name has at most {_MAX_QUEUE_BYTES} bytes",
         )
     return {"queue": queue}
-
-
-def _effects_of_move(facts: TaskFacts) -> Iterator[str]:
-    yield f"they will wait in the queue {facts.options['queue']}, also for a retry, each with its priority and its time"
-    yield from facts.overdue()
 
 
 _MOVE = TaskVerb(
@@ -279,7 +272,10 @@ _MOVE = TaskVerb(
     refuses=(__name__, "move_refusal"),
     sets=(__name__, "move_sets"),
     in_workflows="a new task of the node, after a retry of its workflow, has the queue of the definition again",
-    effects=_effects_of_move,
+    effects=lambda facts: (
+        f"they will wait in the queue {facts.options['queue']}, also for a retry, each with its priority and its time",
+        *facts.overdue(),
+    ),
     guards_against_others=True,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from horsies.domain.quantities import counted
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
@@ -13,7 +13,7 @@ from horsies.operations.verb import AppliedVerb, WorkflowVerb
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import asyncpg
 
@@ -87,28 +87,11 @@ _RETRY = WorkflowVerb(
 )
 
 
-async def _controlled(
-    conn: asyncpg.Connection, seen: WorkflowFacts, control: Callable[[asyncpg.Connection, str], Any]
-) -> AppliedVerb:
-    """Return the result of a function of `lifecycle.controlling`."""
-    from horsies.lifecycle.workflow_rows import read_flows
-
-    if not await control(conn, seen.flow.id):
-        raise RefusedError(f"it is {seen.flow.status} now")
-    return AppliedVerb((await read_flows(conn, [seen.flow.id]))[seen.flow.id].status)
-
-
 def _effects_of_pause(seen: WorkflowFacts) -> Iterator[str]:
     live = Counter(node.status for node in seen.nodes_below() if node.task_id is not None)
     queued = counted(live["ENQUEUED"], "queued node keeps its place", "queued nodes keep their place")
     yield f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} may end, {queued}; nothing else starts"
     yield from seen.family("paused")
-
-
-async def _pause(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
-    from horsies.lifecycle.controlling import pause
-
-    return await _controlled(conn, seen, pause)
 
 
 _PAUSE: WorkflowVerb = WorkflowVerb(
@@ -122,7 +105,6 @@ _PAUSE: WorkflowVerb = WorkflowVerb(
     sources=frozenset({WorkflowStatus.RUNNING}),
     refusal=lambda seen: None if _PAUSE.fits(seen.flow.status) else f"it is {seen.flow.status}, not RUNNING",
     effects=_effects_of_pause,
-    change=_pause,
     inverse="resume",
 )
 
@@ -133,12 +115,6 @@ def _effects_of_resume(seen: WorkflowFacts) -> Iterator[str]:
     if seen.flow.has_error:
         yield f"{seen.flow.name}: a node has failed, so the workflow will end FAILED; retry runs that node again"
     yield from seen.family("resumed")
-
-
-async def _resume(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
-    from horsies.lifecycle.controlling import resume
-
-    return await _controlled(conn, seen, resume)
 
 
 _RESUME: WorkflowVerb = WorkflowVerb(
@@ -153,7 +129,6 @@ _RESUME: WorkflowVerb = WorkflowVerb(
     sources=frozenset({WorkflowStatus.PAUSED}),
     refusal=lambda seen: None if _RESUME.fits(seen.flow.status) else f"it is {seen.flow.status}, not PAUSED",
     effects=_effects_of_resume,
-    change=_resume,
     inverse="pause",
 )
 
@@ -173,12 +148,6 @@ def _effects_of_cancel(seen: WorkflowFacts) -> Iterator[str]:
         yield f"{seen.flow.name}: its parent {parent.name} continues with this node as failed"
 
 
-async def _cancel(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts) -> AppliedVerb:
-    from horsies.lifecycle.controlling import cancel
-
-    return await _controlled(conn, seen, cancel)
-
-
 _CANCEL: WorkflowVerb = WorkflowVerb(
     name="cancel",
     done="cancelled",
@@ -191,13 +160,13 @@ _CANCEL: WorkflowVerb = WorkflowVerb(
     sources=frozenset(WorkflowStatus) - WORKFLOW_TERMINAL_STATES,
     refusal=lambda seen: None if _CANCEL.fits(seen.flow.status) else f"it is already {seen.flow.status}",
     effects=_effects_of_cancel,
-    change=_cancel,
     no_way_back=lambda _: "its nodes have ended: rerun starts it again",
 )
 
 
 async def _with_repairs(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
-    from horsies.lifecycle.reconciling import DamagedWorkflowError, plan_repairs
+    from horsies.lifecycle.reconciling import plan_repairs
+    from horsies.lifecycle.repairs import DamagedWorkflowError
 
     try:
         return replace(seen, repairs=await plan_repairs(conn, seen.flow.id, _GRACE_MS))
@@ -250,7 +219,7 @@ _RECONCILE = WorkflowVerb(
 
 
 async def _newest_action(conn: asyncpg.Connection, workflow_id: str) -> int | None:
-    newest: int | None = await conn.fetchval(statement(__name__, "workflow_last_action"), workflow_id)
+    newest: int | None = await conn.fetchval(statement(__name__, "workflow_last_actions"), workflow_id)
     return newest
 
 
