@@ -14,7 +14,7 @@ from pulse_steps import HARMLESS_S, SPARE_S, pulse_gaps, pulse_row, silent_for
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.run.events import Events
-from horsies.run.worker.sweeper import Recovery, StaleClaims, StaleRuns
+from horsies.run.worker.sweeper import Recovery, StaleSweep
 from horsies.store.pulse import read_pulse, write_pulse
 
 CONFIG = RecoveryConfig(
@@ -190,7 +190,7 @@ async def test_gaps_that_come_again_and_again_do_not_save_the_dead(connection: a
     await pulse_row(connection, *((4.0 * number + 3.2, 4.0 * number + 0.2) for number in range(30)))
     await silent_run(connection, 20, "living")
     await silent_run(connection, 30, "dead")
-    await StaleRuns(CONFIG, Events()).do(connection)
+    await StaleSweep.of_runs(CONFIG, Events()).do(connection)
     assert await statuses(connection) == {"living": "RUNNING", "dead": "FAILED"}
 
 
@@ -218,7 +218,7 @@ async def test_the_first_sweep_after_an_outage_spares_what_runs_also_in_a_new_wo
     """The sweeper may have started a moment ago and not know of the outage."""
     await silent_run(connection, 16 + ended_s)
     await pulse_row(connection, (15 + ended_s, ended_s))
-    report = await StaleRuns(CONFIG, Events()).do(connection)
+    report = await StaleSweep.of_runs(CONFIG, Events()).do(connection)
     assert await statuses(connection) == {"t": status}
     assert (report["spared_until"] is not None) is (status == "RUNNING")
 
@@ -231,7 +231,7 @@ async def test_the_first_worker_of_a_new_database_logs_nothing_of_spared_runs(
     caplog.set_level(logging.INFO)
     if rows:
         await pulse_row(connection, (15, 1))
-    rule = StaleRuns(CONFIG, Events())
+    rule = StaleSweep.of_runs(CONFIG, Events())
     for _ in range(2):
         await rule.do(connection)
     assert [record.message.partition(" until")[0] for record in caplog.records if "spares" in record.message] == said
@@ -240,7 +240,7 @@ async def test_the_first_worker_of_a_new_database_logs_nothing_of_spared_runs(
 async def test_a_worker_that_starts_where_none_lived_waits_for_the_spare_period(connection: asyncpg.Connection) -> None:
     await silent_run(connection, 3_600)
     await pulse_row(connection, beaten_s=3_600)
-    rule = StaleRuns(CONFIG, Events())
+    rule = StaleSweep.of_runs(CONFIG, Events())
     await rule.do(connection)
     assert await statuses(connection) == {"t": "RUNNING"}
     await connection.execute(
@@ -266,7 +266,7 @@ async def test_a_run_is_judged_by_the_threshold_of_its_own_worker_where_that_is_
         ME,
         settings,
     )
-    await StaleRuns(CONFIG, Events()).do(connection)
+    await StaleSweep.of_runs(CONFIG, Events()).do(connection)
     assert await statuses(connection) == {"t": status}
 
 
@@ -279,11 +279,11 @@ async def test_claims_are_spared_in_the_same_way_and_what_waits_expires_meanwhil
         " ('p', 'x', 'default', 'PENDING', NULL, NULL, now())"
     )
     await pulse_row(connection, (16, 1))
-    await StaleClaims(CONFIG, Events()).do(connection)
+    await StaleSweep.of_claims(CONFIG, Events()).do(connection)
     await Recovery(CONFIG, Events()).do(connection)
     assert await statuses(connection) == {"c": "CLAIMED", "p": "EXPIRED"}
     await pulse_row(connection)
-    await StaleClaims(CONFIG, Events()).do(connection)
+    await StaleSweep.of_claims(CONFIG, Events()).do(connection)
     assert await statuses(connection) == {"c": "PENDING", "p": "EXPIRED"}
 
 

@@ -47,7 +47,7 @@ from horsies.lifecycle.recovering import (
 )
 from horsies.run.events import Events
 from horsies.run.worker.hook_threads import Hooks
-from horsies.run.worker.sweeper import StaleRuns
+from horsies.run.worker.sweeper import StaleSweep
 
 CRASH = options("WORKER_CRASHED")
 
@@ -449,7 +449,7 @@ async def test_a_run_that_is_failed_and_one_that_is_retried_are_told(connection:
     events = Events()
     hooks = Hooks(app.hooks, events, "rescuer")
     events.observers.append(hooks)
-    rule = StaleRuns(RecoveryConfig(), events)
+    rule = StaleSweep.of_runs(RecoveryConfig(), events)
     for _ in range(2):  # the second sweep finds nothing more
         await rule.do(connection)
     await hooks.close(10)

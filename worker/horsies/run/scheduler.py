@@ -36,11 +36,11 @@ from horsies.store.pool import CONNECTION_ERRORS
 from horsies.task.scheduled import ScheduledWorkflow, schedules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from horsies.app import Horsies
     from horsies.domain.plan import WorkflowPlan
-    from horsies.lifecycle.scheduling import DueSchedule, OrderedRun, ScheduleAdvance
+    from horsies.lifecycle.scheduling import DueSchedule, ScheduleAdvance
     from horsies.run.events import Events
     from horsies.task.scheduled import Scheduled
 
@@ -113,11 +113,15 @@ class ScheduledWorkflows:
         wanted = {one.due.name for one in runs if one.sends} | {one.name for one in orders}
         plans = await self._built(wanted)
         for one in runs:
-            if not one.sends or one.due.name in plans:
-                await self._start(connection, one, plans.get(one.due.name))
+            name, plan = one.due.name, plans.get(one.due.name)
+            if (plan is not None or not one.sends) and await self._stored(name, start(connection, one, plan)):
+                self._events.slots_used(one)
+                if one.next_run_at <= one.due.now:
+                    self._wake()  # more slots were missed than one tick catches up on
         for order in orders:
-            if order.name in plans:
-                await self._start_ordered(connection, order, plans[order.name])
+            plan = plans.get(order.name)
+            if plan is not None and await self._stored(order.name, start_ordered(connection, order, plan)):
+                self._events.note("schedule run now", schedule=order.name, workflow=order.workflow_id)
 
     async def close(self) -> None:
         for task in self._builds.values():
@@ -129,7 +133,12 @@ class ScheduledWorkflows:
         """Return the workflows that are built by now; drop those that another scheduler has started."""
         for name in [name for name, build in self._builds.items() if build.done() and name not in names]:
             self._builds.pop(name).exception()
-        new = {name: self._build(name) for name in names - self._builds.keys()}
+        new = {
+            name: asyncio.create_task(
+                build_in_thread(self._schedules[name].plan, name=name, what="its workflow", most_hanging=1)
+            )
+            for name in names - self._builds.keys()
+        }
         self._builds |= new
         if new:
             _, slow = await asyncio.wait(new.values(), timeout=_BUILD_WAIT_S)
@@ -143,37 +152,17 @@ class ScheduledWorkflows:
                 self._failures.add(name, str(error))
         return plans
 
-    def _build(self, name: str) -> asyncio.Task[WorkflowPlan]:
-        plan = self._schedules[name].plan
-        return asyncio.create_task(build_in_thread(plan, name=name, what="its workflow", most_hanging=1))
-
-    async def _start(self, connection: asyncpg.Connection, one: ScheduleAdvance, plan: WorkflowPlan | None) -> None:
+    async def _stored(self, name: str, starting: Awaitable[bool]) -> bool:
+        """Return whether the workflow was started; an error of the server or the connection fails the tick."""
         try:
-            moved = await start(connection, one, plan)
+            started = await starting
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
-            self._failed(one.due.name, error)
-        else:
-            self._failures.forget(one.due.name)
-            if moved:
-                self._events.slots_used(one)
-            if moved and one.next_run_at <= one.due.now:
-                self._wake()  # more slots were missed than one tick catches up on
-
-    async def _start_ordered(self, connection: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> None:
-        try:
-            started = await start_ordered(connection, order, plan)
-        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
-            self._failed(order.name, error)
-        else:
-            self._failures.forget(order.name)
-            if started:
-                self._events.note("schedule run now", schedule=order.name, workflow=order.workflow_id)
-
-    def _failed(self, name: str, error: Exception) -> None:
-        """Count an error of this workflow; raise one of the server or the connection, which fails the tick."""
-        if is_transient(error) or not is_about_a_row(error):
-            raise error
-        self._failures.add(name, str(error))
+            if is_transient(error) or not is_about_a_row(error):
+                raise
+            self._failures.add(name, str(error))
+            return False
+        self._failures.forget(name)
+        return started
 
 
 _REGISTER_EVERY_S = 30.0

@@ -204,7 +204,9 @@ class Claimer(WorkerLoop):
                 raise
             if self._freed:
                 await self._announce_room(connection)
-            if self._has_room():  # otherwise the next free slot triggers it
+            if any(
+                self._room(is_async=is_async) > 0 for is_async, _ in self._kinds
+            ):  # otherwise the next free slot triggers it
                 await self._release_expired(connection)
                 await self._wake_when_due(connection)
 
@@ -267,9 +269,6 @@ class Claimer(WorkerLoop):
         kinds = (False, self._rules.sync_names), (True, self._rules.async_names)
         return [(is_async, names) for is_async, names in kinds if names]
 
-    def _has_room(self) -> bool:
-        return any(self._room(is_async=is_async) > 0 for is_async, _ in self._kinds)
-
     async def _fill(self, connection: asyncpg.Connection, names: list[str], *, is_async: bool) -> None:
         """Claim until the present room is full or nothing is left to claim.
 
@@ -300,19 +299,14 @@ class Claimer(WorkerLoop):
             return len(claims.tasks)
         count = 0
         for queue in rules.queues:
-            count += await self._claim_from(connection, queue, names, room - count, is_async=is_async)
+            offer = self._offer(queue, names, room - count, is_async=is_async)
+            with self._reserved(offer):
+                claimed = await claim(connection, rules.worker_id, offer.request)
+            self._take(offer, claimed)
+            count += len(claimed)
             if count >= room:
                 break
         return count
-
-    async def _claim_from(
-        self, connection: asyncpg.Connection, queue: str, names: list[str], room: int, *, is_async: bool
-    ) -> int:
-        offer = self._offer(queue, names, room, is_async=is_async)
-        with self._reserved(offer):
-            claimed = await claim(connection, self._rules.worker_id, offer.request)
-        self._take(offer, claimed)
-        return len(claimed)
 
     def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> _Offer:
         """Prepare a claim; its tasks start in the same statement if a child is free and no earlier claim waits."""

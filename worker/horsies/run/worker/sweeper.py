@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.lifecycle.reconciling import reconcile_all
@@ -20,7 +20,7 @@ from horsies.store.pulse import pulse_every_s, read_pulse, write_pulse
 from horsies.store.worker_states import CLAIMS, RUNS, UPKEEP, elect, sweep_name, write_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     import asyncpg
 
@@ -139,20 +139,29 @@ def rules_of(config: RecoveryConfig, events: Events) -> list[PeriodicJob]:
     """Return the rules that are switched on."""
     rules: list[PeriodicJob] = []
     if config.auto_requeue_stale_claimed:
-        rules.append(StaleClaims(config, events))
+        rules.append(StaleSweep.of_claims(config, events))
     if config.auto_fail_stale_running:
-        rules.append(StaleRuns(config, events))
+        rules.append(StaleSweep.of_runs(config, events))
     return [*rules, Recovery(config, events)]
 
 
-class _Stale(ABC):
-    """Detects silent rows by a threshold.
+class StaleSweep:
+    """Recovers rows of silent workers by a threshold.
 
     Workers with different thresholds have separate elections: otherwise the one with the shorter interval would always
     win, and the threshold of the other would never apply.
     """
 
-    def __init__(self, rule: str, threshold_ms: int, beat_ms: int, config: RecoveryConfig, events: Events) -> None:
+    def __init__(
+        self,
+        rule: str,
+        threshold_ms: int,
+        beat_ms: int,
+        sweep: Callable[[asyncpg.Connection], Awaitable[Recovered]],
+        config: RecoveryConfig,
+        events: Events,
+    ) -> None:
+        self._sweep = sweep
         self.name = sweep_name(rule, threshold_ms)
         self.interval_ms = config.check_interval_ms
         self._rule = rule
@@ -161,6 +170,21 @@ class _Stale(ABC):
         self._config = config
         self._events = events
         self._spared = False
+
+    @classmethod
+    def of_claims(cls, config: RecoveryConfig, events: Events) -> StaleSweep:
+        """Return the job that requeues tasks that a worker has claimed and no longer beats for."""
+        threshold_ms, beat_ms = config.claimed_stale_threshold_ms, config.claimer_heartbeat_interval_ms
+        sweep = partial(requeue_stale_claims, threshold_ms=threshold_ms, beat_ms=beat_ms)
+        return cls(CLAIMS, threshold_ms, beat_ms, sweep, config, events)
+
+    @classmethod
+    def of_runs(cls, config: RecoveryConfig, events: Events) -> StaleSweep:
+        """Return the job that counts tasks as crashed that a worker has started and no longer beats for."""
+        threshold_ms, beat_ms = config.running_stale_threshold_ms, config.runner_heartbeat_interval_ms
+        final_ms = config.finalizing_stale_threshold_ms
+        sweep = partial(recover_stale_runs, threshold_ms=threshold_ms, finalizing_ms=final_ms, beat_ms=beat_ms)
+        return cls(RUNS, threshold_ms, beat_ms, sweep, config, events)
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
         await write_pulse(connection, self._config, pulse_every_s(self._config))
@@ -175,34 +199,6 @@ class _Stale(ABC):
             self._events.run_crashed(crash)
         _log_sweep(self._events, self._rule, done)
         return done.report() | {"threshold_ms": self._threshold_ms, "spared_until": until and until.isoformat()}
-
-    @abstractmethod
-    async def _sweep(self, connection: asyncpg.Connection) -> Recovered: ...
-
-
-class StaleClaims(_Stale):
-    """Requeues tasks that a worker has claimed and no longer beats for."""
-
-    def __init__(self, config: RecoveryConfig, events: Events) -> None:
-        beat_ms = config.claimer_heartbeat_interval_ms
-        super().__init__(CLAIMS, config.claimed_stale_threshold_ms, beat_ms, config, events)
-
-    async def _sweep(self, connection: asyncpg.Connection) -> Recovered:
-        return await requeue_stale_claims(connection, threshold_ms=self._threshold_ms, beat_ms=self._beat_ms)
-
-
-class StaleRuns(_Stale):
-    """Counts tasks as crashed that a worker has started and no longer beats for."""
-
-    def __init__(self, config: RecoveryConfig, events: Events) -> None:
-        beat_ms = config.runner_heartbeat_interval_ms
-        super().__init__(RUNS, config.running_stale_threshold_ms, beat_ms, config, events)
-
-    async def _sweep(self, connection: asyncpg.Connection) -> Recovered:
-        finalizing_ms = self._config.finalizing_stale_threshold_ms
-        return await recover_stale_runs(
-            connection, threshold_ms=self._threshold_ms, finalizing_ms=finalizing_ms, beat_ms=self._beat_ms
-        )
 
 
 class Recovery:
