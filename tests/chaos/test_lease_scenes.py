@@ -50,21 +50,3 @@ async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(dat
         audit = await cluster.audit(crashes=None)
         assert audit.violations == []
         assert audit.crashed > 0
-
-
-@pytest.mark.parametrize("lock", ["horsies_heartbeats IN SHARE MODE", "horsies_tasks IN ACCESS EXCLUSIVE MODE"])
-async def test_runs_outlive_a_lock_that_keeps_every_worker_from_beating(
-    database: str, tmp_path: Path, lock: str
-) -> None:
-    async with scene(database, tmp_path, f"LOCK TABLE {lock}") as cluster:
-        await cluster.worker("--processes", "2")
-        labels = await cluster.send("wait", 20, 25.0)
-        await cluster.begun(labels)
-        await asyncio.sleep(3)
-        async with cluster.connection.transaction():
-            await cluster.connection.execute(f"LOCK TABLE {lock}")
-            await asyncio.sleep(15)
-        await cluster.settled(60)
-        audit = await cluster.audit(crashes=0)
-        assert audit.violations == []
-        assert audit.runs == len(labels)

@@ -8,7 +8,6 @@ from pathlib import Path
 import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
-from database_server import url_with
 from frame_steps import console, frame, lines, live, options, until
 from textual.pilot import Pilot
 
@@ -103,20 +102,6 @@ INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, proces
     max_claim_per_worker, queues, recovery_config, tasks_running, tasks_claimed, worker_started_at)
 VALUES ('web-1-7-0a', now(), 'web-1', 7, 8, 8, 8, $1::text[], '{}', 0, 0, now())
 """
-
-
-async def test_a_right_that_is_taken_away_under_the_overview_is_named(
-    database: str, connection: asyncpg.Connection, role: str
-) -> None:
-    await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
-    async with console(options(url_with(database, role=role), screen="overview"), (140, 30)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: pilot.app.stage.top._snapshot.glance is not None)
-        await connection.execute(f"REVOKE SELECT ON horsies_worker_states FROM {role}")
-        await pilot.press("ctrl+r")
-        await until(pilot, lambda: "FAILED" in frame(pilot)[0])
-        await until(pilot, lambda: "permission denied for table horsies_worker_states" in frame(pilot)[2])
-        assert is_old(pilot)
 
 
 async def test_an_outage_names_its_reason_and_its_figures_look_old(short_directory: Path) -> None:

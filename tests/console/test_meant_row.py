@@ -9,7 +9,6 @@ from task_rows import fill
 from task_steps import Screen, console
 from verb_steps import until
 
-from horsies_tui.recovery.view import RecoveryView
 from horsies_tui.shell.preview_sheet import PreviewSheet
 from horsies_tui.workflows.view import WorkflowsView
 
@@ -91,31 +90,6 @@ async def test_the_sheet_shows_what_its_key_met_and_after_it_the_cursor_is_on_no
         await screen.press("R")
         await screen.sees("no task is chosen")
     assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 1
-
-
-async def test_after_a_verb_the_desk_chooses_no_other_finding(database: str, connection: asyncpg.Connection) -> None:
-    for number in range(2):
-        await connection.execute(
-            "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, created_at, sent_at,"
-            " enqueued_at, started_at, failed_at)"
-            " VALUES ($1, $2, 'mail', 'FAILED', 'TASK_INTERRUPTED', now(), now(), now(), now(), now())",
-            f"i-{number}",
-            f"shop.task_{number}",
-        )
-    async with console(database, screen="recovery") as screen:
-        await screen.sees("shop.task_0", "shop.task_1")
-        desk = screen.app.query_one(RecoveryView)
-        mine = desk._table.cursor_id
-        await screen.press("R")
-        await screen.sees("ctrl+y Requeue 1 task")
-        await screen.press("ctrl+y")
-        await screen.sees("1 requeued")
-        await until(screen.pilot, lambda: desk._table.cursor_id != mine)
-        assert desk._table.cursor_id is None
-        await screen.press("R")
-        await screen.sees("no line is chosen")
-        await screen.press("j", "R")
-        await screen.sees("ctrl+y Requeue 1 task")
 
 
 async def test_where_a_single_row_is_left_the_second_press_of_a_key_is_for_it(

@@ -7,7 +7,6 @@ from typing import Any
 
 import asyncpg
 import pytest
-from schedule_scene import add_schedule, add_scheduler, definition
 from textual.pilot import Pilot
 from verb_steps import SmallConsole, shown, until
 
@@ -171,29 +170,3 @@ async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connec
     async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
         text = await ready(pilot, "interrupted", "R", "nothing; needs your decision", "stopped past its grace on web-2")
         assert "1 needs action" in text
-
-
-async def test_an_overdue_schedule_is_sent_now_by_r_paused_by_p_and_shown_by_enter(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await add_schedule(connection, "nightly", definition(target="shop.report"), next_s=-400)
-    await add_scheduler(connection, "nightly")
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "schedule overdue", "served by web-1:7", "R run-now  P pause")
-        await pilot.press("enter")
-        await until(pilot, lambda: app.opened == ["schedules name:nightly"])
-        await pilot.press("R")
-        await ready(pilot, "Run now 1 schedule", "sends shop.report to queue default now", "ctrl+y")
-        await pilot.press("ctrl+y")
-        await until(pilot, lambda: any("1 sent now" in said for said in app.said), "it was sent")
-        assert await connection.fetchval("SELECT task_name FROM horsies_tasks") == "shop.report"
-        await pilot.press("P")
-        await ready(pilot, "Pause 1 schedule", "sends nothing until it is resumed", "ctrl+y")
-        await pilot.press("ctrl+y")
-        await until(pilot, lambda: "schedule overdue" not in shown(app.screen), "the pause ends the finding")
-        assert await connection.fetchval("SELECT paused_by FROM horsies_schedules") == "ops@bastion"
-        assert [row[:3] for row in await trail(connection)] == [
-            ("run-now", "nightly", "applied"),
-            ("pause", "nightly", "applied"),
-        ]

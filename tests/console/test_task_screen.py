@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import json
 import os
 import re
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -275,45 +273,6 @@ async def test_what_is_too_long_for_a_clipboard_is_written_to_a_file(
         await detail.sees("exists; choose another name")
 
 
-@pytest.mark.bench
-async def test_large_payloads_do_not_hold_up_the_loop(database: str, connection: asyncpg.Connection) -> None:
-    rows = json.dumps({"rows": [{"sku": f"item-ż{n}", "count": n} for n in range(5_200)]}, ensure_ascii=False)
-    assert 190_000 < len(rows) < 200_000
-    await failed(connection, kwargs=f"'{rows}'", result=f"'{rows}'")
-    async with opened(database, ONE) as detail:
-        await detail.sees("timeline")
-        async with watched() as pauses:
-            detail.view.open(ONE)
-            await detail.sees("rows [5200]")
-            detail.view._find("item-ż5199")
-            await detail.sees("1 of 2")
-            await detail.press("n", "n", "tab", "tab", "enter", "enter", "ctrl+r", "home", "end")
-        assert len(pauses) > 50
-        assert max(pauses) < 0.05
-
-
-@asynccontextmanager
-async def watched() -> AsyncIterator[list[float]]:
-    """The periods in which the loop's thread worked without handling an event; other processes do not count.
-
-    Objects that other tests left are exempt from collection: a full collection of them takes 0.2-0.3 s of a thread.
-    """
-    pauses: list[float] = []
-    gc.collect()
-    gc.freeze()
-
-    async def watch() -> None:
-        while True:
-            before = time.thread_time()
-            await asyncio.sleep(0.001)
-            pauses.append(time.thread_time() - before)
-
-    watching = asyncio.create_task(watch())
-    yield pauses
-    watching.cancel()
-    gc.unfreeze()
-
-
 APPS = Path(__file__).parent.parent / "process"
 
 
@@ -368,13 +327,3 @@ async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_
         "SELECT verb, after_state ->> 'kind' AS kind FROM horsies_operator_actions ORDER BY id"
     )
     assert [tuple(row) for row in verbs] == [("look", "stack"), ("look", "output"), ("look", "stack")]
-
-
-async def test_only_a_running_task_can_be_looked_into(database: str, connection: asyncpg.Connection) -> None:
-    await connection.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'shop.pay', 'pay')")
-    async with opened(database, "t") as detail:
-        text = await detail.sees("PENDING")
-        assert "Sstack" not in text
-        await detail.press("S", "O")
-        assert "waiting for the worker" not in detail.text
-    assert await connection.fetchval("SELECT count(*) FROM horsies_looks") == 0

@@ -188,20 +188,6 @@ async def test_enter_opens_a_task_or_in_place_a_sub_workflow_and_esc_comes_back_
         await screen.sees("1 match")
 
 
-async def test_brackets_go_from_workflow_to_workflow(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    await workflow(connection, WIDE, "nightly")
-    await node(connection, WIDE, 0, "only_step", "PENDING")
-    async with flows(database) as screen:
-        await screen.sees("month_end", "nightly")
-        await screen.press("enter")
-        first = "only_step" in await screen.sees("on error")
-        await screen.press("right_square_bracket")
-        await screen.sees("open_books" if first else "only_step")
-        await screen.press("right_square_bracket")
-        await screen.sees("this is the last workflow of the list")
-
-
 async def test_a_node_that_changes_is_seen_at_once(database: str, connection: asyncpg.Connection) -> None:
     await month_end(connection)
     async with flows(database) as screen:

@@ -60,11 +60,6 @@ def add(left: int, right: int) -> Out:
     return TaskResult(ok=left + right)
 
 
-@app.task("decline")
-def decline() -> Out:
-    return TaskResult(err=TaskError(error_code="CARD_DECLINED", message="no"))
-
-
 @app.task("die_by")
 def die_by(number: int) -> Out:
     begun()
@@ -110,16 +105,6 @@ def dirty_exception() -> Out:
 @app.task("unpicklable_exception")
 def unpicklable_exception() -> Out:
     raise UnpicklableError("one", "two")
-
-
-@app.task("unwritable_result")
-def unwritable_result() -> Out:
-    return TaskResult(ok=threading.Lock())
-
-
-@app.task("dirty_result")
-def dirty_result(text: str) -> Out:
-    return TaskResult(ok=text.encode().decode("unicode_escape"))
 
 
 @app.task("large_result")

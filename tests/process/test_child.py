@@ -182,12 +182,6 @@ async def test_a_task_runs_with_its_arguments_and_its_result_is_ready_to_be_stor
     assert watched.child.facts.keys() >= {"add", "nothing", "nothing_async"}
 
 
-async def test_a_returned_error_keeps_its_code(watched: Watched) -> None:
-    error = error_of(await watched.run("decline"))
-    assert error["error_code"] == "CARD_DECLINED"
-    assert error["message"] == "no"
-
-
 @pytest.mark.parametrize(
     ("task_name", "exception"),
     [
@@ -207,15 +201,6 @@ async def test_whatever_a_task_raises_ends_that_task_and_the_child_goes_on(
     assert error["error_code"] == {"__builtin_task_code__": "UNHANDLED_EXCEPTION"}
     assert error["exception"]["type"] == exception
     assert ok_of(await watched.run("add", 1, 1)) == 2
-
-
-async def test_a_result_that_cannot_be_written_becomes_an_error(watched: Watched) -> None:
-    error = error_of(await watched.run("unwritable_result"))
-    assert error["error_code"] == {"__builtin_task_code__": "WORKER_SERIALIZATION_ERROR"}
-    assert error_of(await watched.run("dirty_result", r"\ud800"))["message"] == "secondary serialization failure"
-    nul = await watched.run("dirty_result", r"a\x00b")
-    assert ok_of(nul) == "a\0b"
-    assert "\0" not in nul.result_json
 
 
 async def test_a_result_above_the_cap_becomes_an_error_that_names_both_sizes(watched: Watched) -> None:

@@ -305,28 +305,6 @@ async def upstream(connection: asyncpg.Connection, database: str, monkeypatch: p
 @pytest.mark.parametrize(
     "words",
     [
-        *(["tasks", "ls"], ["tasks", "ls", "status:failed"], ["workers", "ls"], ["workers", "ls", "--all"]),
-        *(["queues", "ls"], ["recovery", "ls"], ["audit", "ls"], ["status"]),
-    ],
-    ids=" ".join,
-)
-async def test_tables_made_by_upstream_are_shown(
-    empty_database: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
-    connection = await asyncpg.connect(empty_database)
-    await upstream(connection, empty_database, monkeypatch)
-    for form in ([], ["--json"]):
-        said = await horsies(*words, *form)
-        assert said.code == 0, said.err
-    if words == ["tasks", "ls"]:
-        first = said.json["tasks"][0]["id"]
-        assert (await horsies("tasks", "show", first)).code == 0
-    await connection.close()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
         *(["tasks", "requeue", "x", "--yes"], ["tasks", "cancel", "x", "--dry-run"], ["queues", "pause", "q", "--yes"]),
         *(["workers", "drain", "w", "--yes"], ["audit", "undo", new_task_id(), "--yes"], ["recovery", "run", "--yes"]),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -11,7 +10,7 @@ from cli_steps import ago, audited, horsies
 
 pytestmark = pytest.mark.usefixtures("here")
 
-UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
+
 REPORT = {
     *("id", "name", "status", "on_error", "definition_key", "parent_workflow_id", "parent_task_index"),
     *("root_workflow_id", "depth", "created_at", "sent_at", "started_at", "completed_at", "updated_at", "total"),
@@ -270,17 +269,6 @@ async def test_an_id_that_nothing_or_several_have_is_told(connection: asyncpg.Co
     assert several.code == 1
     assert "several workflows begin or end with 'aa'" in several.err
     assert "aa-2" in several.err
-
-
-async def test_a_database_made_by_upstream_is_shown(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    maker = await asyncpg.connect(empty_database)
-    await maker.execute(UPSTREAM.read_text("utf-8"))
-    await maker.close()
-    monkeypatch.setenv("HORSIES_DATABASE_URL", empty_database)
-    assert sorted(await listed()) == ["wf-1", "wf-2"]
-    graph = await horsies("workflows", "graph", "wf-1")
-    assert "0 of 2 nodes" in graph.out
-    assert (await horsies("workflows", "show", "wf-1", "--node", "1")).code == 0
 
 
 @pytest.mark.parametrize(

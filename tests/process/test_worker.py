@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -297,27 +296,6 @@ def options(codes: list[str]) -> str:
     return json.dumps({"retry_policy": policy, "good_until": None})
 
 
-async def test_a_killed_child_fails_its_own_task_at_once_and_no_other(
-    table: Table, start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "go")
-    worker = start("--processes", "2")
-    sibling = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
-    await table.until(sibling, "RUNNING")
-    victim = await table.send("die", str(tmp_path / "runs"), 9)
-    row = await table.done(victim)
-    assert (row["status"], row["error_code"]) == ("FAILED", "WORKER_CRASHED")
-    assert "SIGKILL" in row["failed_reason"]
-    assert result_of(row)["err"]["error_code"] == {"__builtin_task_code__": "WORKER_CRASHED"}
-    (attempt,) = await table.attempts(victim)
-    assert (attempt["outcome"], attempt["error_code"]) == ("FAILED", "WORKER_CRASHED")
-    after = await table.done(await table.send("add", 2, 2))
-    assert after["status"] == "COMPLETED"
-    await asyncio.to_thread((tmp_path / "go").write_text, "go")
-    assert (await table.done(sibling))["status"] == "COMPLETED"
-    assert len(worker.children()) == 2
-
-
 async def test_a_crash_is_retried_where_the_policy_lists_it(served: Served, tmp_path: Path) -> None:
     task_id = await served.send(
         "die", str(tmp_path / "runs"), 1, max_retries=2, task_options=options(["WORKER_CRASHED"])
@@ -416,29 +394,3 @@ async def test_a_child_is_replaced_after_its_share_of_tasks(table: Table, start:
     rows = [await table.done(await table.send("add", 1, 1)) for _ in range(7)]
     pids = [row["worker_pid"] for row in rows]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
-
-
-LIFESPAN = """
-import asyncio
-from worker_app import add, app
-
-async def main():
-    async with app.run_worker(processes=1):
-        handle = (await add.send_async(20, 22)).unwrap()
-        print((await handle.get_async(10_000)).unwrap(), flush=True)
-
-asyncio.run(main())
-"""
-
-
-async def test_a_worker_runs_inside_another_program(database: str) -> None:
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", LIFESPAN],
-        env={**os.environ, "HORSIES_DATABASE_URL": database},
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr

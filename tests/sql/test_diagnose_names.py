@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from horsies import AppConfig, PostgresConfig, __version__
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.recovery import RecoveryConfig
-from horsies.domain.quantities import clock, counted, span
+from horsies.domain.quantities import clock, span
 from horsies.findings.cluster import Cluster, Consumers, SweepState
 from horsies.findings.searches.waiting_tasks import UNKNOWN_NAME
 from horsies.run.settings import Identity, WorkerSettings
@@ -146,8 +146,3 @@ def test_spans_have_two_units_at_most(seconds: float, text: str) -> None:
 
 def test_a_time_is_told_in_utc_whatever_its_zone() -> None:
     assert clock(NOW.astimezone()) == "2026-11-18 12:04:31Z"
-
-
-@pytest.mark.parametrize(("count", "text"), [(0, "0 tasks"), (1, "1 task"), (12, "12 tasks")])
-def test_one_is_singular(count: int, text: str) -> None:
-    assert counted(count, "task") == text
