@@ -14,8 +14,8 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.findings import NEEDS_DECISION, Finding, FindingKind, PredictedAction, Remedy, Severity
 from horsies.findings.cluster import Spared, SweepState
 from horsies.findings.diagnose import Report, searches
+from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.findings.searches.in_flight import STALE_RUN
-from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.operations.edited import Arguments
 from horsies.operations.target import OperationOutcome, Preview, Refusal, RowOutcome, Target
 from horsies.operations.verbs import VERBS

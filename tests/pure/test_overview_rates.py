@@ -9,7 +9,7 @@ from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker,
 from hypothesis import given, strategies as st
 
 from horsies.findings import Severity
-from horsies.findings.searches.interrupted import INTERRUPTED
+from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.views import Count, Flow, Liveness, QueueRate
 from horsies_tui.health.alerts import Level, alerts
 from horsies_tui.health.glance import Glance

@@ -187,7 +187,7 @@ def test_after_the_first_rows_the_console_imports_all_that_a_key_opens() -> None
         "assert gc.isenabled()"
     )
     assert loaded > {
-        "horsies.findings.searches.interrupted",
+        "horsies.findings.searches.crashed",
         "horsies_tui.health.alerts.finding_alerts",
         "horsies_tui.schedules.view",
         "horsies_tui.shell.preview_sheet",

@@ -22,9 +22,8 @@ from diagnose_steps import (
 from horsies.config.recovery import RecoveryConfig
 from horsies.findings import Remedy, Severity
 from horsies.findings.diagnose import diagnose
-from horsies.findings.searches.crashed import CRASHED, WORKER_DIED
+from horsies.findings.searches.crashed import CRASHED, INTERRUPTED, WORKER_DIED
 from horsies.findings.searches.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
-from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.searches.waiting_tasks import (
     DEADLINE_PASSED,
     PAUSED_QUEUE,

@@ -12,8 +12,8 @@ from plan_steps import nodes
 from statements import statement
 
 from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.findings.searches.in_flight import STALE_RUN, WORKER_LOST
-from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.searches.waiting_tasks import PAUSED_QUEUE, UNKNOWN_NAME
 from horsies.findings.why import ReasonKind, why_pending
 from horsies.views.reader_session import READER_SETTINGS

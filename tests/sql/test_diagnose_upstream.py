@@ -10,8 +10,8 @@ import pytest
 from diagnose_steps import ago, of_kind
 
 from horsies.findings.diagnose import diagnose
+from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.findings.searches.in_flight import STALE_CLAIM, STALE_RUN, WORKER_LOST
-from horsies.findings.searches.interrupted import INTERRUPTED
 from horsies.findings.searches.waiting_tasks import DEADLINE_PASSED, QUEUE_WITHOUT_WORKER, RETRY_OVERDUE
 from horsies.findings.searches.workflows import KINDS
 from horsies.findings.why import ReasonKind, why_pending

@@ -12,7 +12,7 @@ from feed_steps import QUICK, Published, linked, send
 
 from horsies.doctor.findings import DATABASE
 from horsies.findings import Finding, Severity
-from horsies.findings.searches.interrupted import INTERRUPTED
+from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.findings.why import ReasonKind
 from horsies_tui.feed import report
 from horsies_tui.feed.link import DatabaseLink

@@ -22,7 +22,7 @@ from horsies.cli.cluster.lists import _queue_lines, _status_lines, _worker_lines
 from horsies.display.terminal import Screen
 from horsies.findings import Severity
 from horsies.findings.diagnose import Report, diagnose
-from horsies.findings.searches.interrupted import INTERRUPTED
+from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.views import (
     ClusterStatus,
     Liveness,

@@ -168,10 +168,8 @@ Find: TypeAlias = "Callable[[asyncpg.Connection, Cluster], Awaitable[Iterable[Fi
 class Search:
     """A search for findings of these kinds. All run one after the other in a read-only transaction.
 
-    `needs` is a table in `Cluster.tables`; without it, in a database of upstream or before an upgrade, there are no
-    such findings.
+    `Cluster.tables` has those of our tables that exist: in a database of upstream some are missing.
     """
 
     kinds: tuple[FindingKind, ...]
     find: Find
-    needs: str | None = None

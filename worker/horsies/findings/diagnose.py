@@ -58,12 +58,7 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
     """
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn, settings)
-        found = [
-            finding
-            for search in searches()
-            if search.needs is None or search.needs in cluster.tables
-            for finding in await search.find(conn, cluster)
-        ]
+        found = [finding for search in searches() for finding in await search.find(conn, cluster)]
     return Report(
         now=cluster.now,
         settings=cluster.settings,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from horsies.domain.quantities import counted
 from horsies.query.language import BARE
 from horsies.query.other_keys import CHANGE, OPERATION
 from horsies.query.values import Choice, Glob, Moment
@@ -245,7 +246,7 @@ async def _of_schedulers(
         version = f"horsies {one.version}"
         found.append(Change("scheduler", "started", one.name, one.id, one.started_at, one.started_at, version))
         if not one.lives(now):
-            served = f"served {len(one.schedules):,} schedule{'' if len(one.schedules) == 1 else 's'}"
+            served = f"served {counted(len(one.schedules), 'schedule')}"
             found.append(Change("scheduler", "lost", one.name, one.id, one.seen_at, one.seen_at, served))
     return [change for change in found if change.at >= since and (until is None or change.at < until)]
 
@@ -266,7 +267,7 @@ def _sweep(row: Any) -> Change:
     expired, repairs = row["expired"], row["repairs"]
     parts = [f"{expired:,} expired"] if expired else []
     if repairs:
-        parts.append(f"{repairs:,} repaired in {row['workflows']:,} workflow{'' if row['workflows'] == 1 else 's'}")
+        parts.append(f"{repairs:,} repaired in {counted(row['workflows'], 'workflow')}")
     by = name_of(row["worker_id"]) if row["worker_id"] else "by command"
     return Change("sweep", "swept", by, row["worker_id"] or "", row["at"], row["at"], ", ".join(parts))
 
@@ -280,7 +281,7 @@ async def _of_workers(conn: asyncpg.Connection, since: datetime, until: datetime
             found.append(Change("worker", "started", row.name, row.id, started, started, row.snapshot.versions))
         ends: dict[Liveness, What] = {Liveness.LOST: "lost", Liveness.DIED: "died", Liveness.STOPPED: "stopped"}
         if (what := ends.get(row.liveness)) is not None:
-            held = f"still has {row.in_flight:,} task{'' if row.in_flight == 1 else 's'}" if row.in_flight else ""
+            held = f"still has {counted(row.in_flight, 'task')}" if row.in_flight else ""
             found.append(Change("worker", what, row.name, row.id, row.seen_at, row.seen_at, held))
     found += _deployments(rows, now)
     return [change for change in found if change.at >= since and (until is None or change.at < until)]

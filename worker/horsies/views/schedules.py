@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.config.schedule import IntervalSchedule, SchedulePattern, stored_pattern
 from horsies.domain.damage import Damaged, DamagedText, is_whole, json_map, texts
+from horsies.domain.quantities import counted
 from horsies.domain.schedule_times import calculate_next_run, next_slot, zone_named
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
@@ -378,7 +379,7 @@ def served_by(schedulers: Sequence[SchedulerRow]) -> str:
     if not schedulers:
         return NO_SCHEDULER
     names = ", ".join(one.name for one in schedulers)
-    return f"{len(schedulers)} scheduler{'' if len(schedulers) == 1 else 's'}, {names}"
+    return f"{counted(len(schedulers), 'scheduler')}, {names}"
 
 
 def about_next(row: ScheduleRow, run: NextRun, now: datetime) -> str:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from horsies.domain.quantities import counted
 from horsies.query.keys import DUPLICATES
 from horsies.store.statements import STATES, statement
 from horsies.views.progress import progress_of
@@ -46,7 +47,7 @@ class Duplicates:
 
     @property
     def words(self) -> str:
-        return f"{self.sends:,} {'send' if self.sends == 1 else 'sends'} with its key stored nothing"
+        return f"{counted(self.sends, 'send')} with its key stored nothing"
 
 
 @dataclass(frozen=True, slots=True)

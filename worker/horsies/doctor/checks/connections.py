@@ -25,14 +25,14 @@ while it sweeps and prunes."""
 _ALIVE_WITHIN_S: Final = 30.0
 _NEARLY_ALL: Final = 0.95
 _MUCH: Final = 0.8
-_STEP: Final = 50
-_TRIES: Final = 5
+_LIMIT_STEP: Final = 50
+_BACKEND_TRIES: Final = 5
 _PROBES: Final = 3
 ANSWER_WITHIN_S: Final = 3.0
 _SLOW_S: Final = 0.25
 _QUEUE_WARN: Final = 0.25
 _QUEUE_FAIL: Final = 0.75
-_LIMITS: Final = (("statement_timeout", "3s"), ("lock_timeout", "3s"))
+_PROBE_LIMITS: Final = (("statement_timeout", "3s"), ("lock_timeout", "3s"))
 _WAITING: Final = "SELECT pid, wait_event, query FROM pg_stat_activity WHERE state = 'active' ORDER BY xact_start"
 _HOLDERS: Final = "SELECT pid, xact_start, application_name FROM pg_stat_activity WHERE state LIKE 'idle in tr%'"
 
@@ -50,7 +50,7 @@ async def _connections(context: CheckContext) -> Iterable[CheckLine]:
             most = used - row[f"{what}_workers"] + workers * MOST_OF_A_WORKER
             remedy = f"ALTER {what.upper()} {quoted(name)} CONNECTION LIMIT {_enough(max(used, most) + sender)}"
             evidence = f"{used} of the {limit} that {what} {name} may have; our workers use up to {most}"
-            lines.append(_line(used, most, limit, evidence, remedy))
+            lines.append(_judged(used, most, limit, evidence, remedy))
     return lines
 
 
@@ -59,8 +59,8 @@ def _of_server(row: asyncpg.Record, workers: int, sender: int) -> CheckLine:
     # The connections that others use now, and those of all our workers at their busiest.
     most = used - row["workers"] + workers * MOST_OF_A_WORKER
     evidence = (
-        f"{used} of {limit} in use ({row['max_connections']} less {row['reserved']} reserved), "
-        f"{row['ours']} by us: {counted(workers, 'worker')}, which {_use(workers)} up to {workers * MOST_OF_A_WORKER}"
+        f"{used} of {limit} in use ({row['max_connections']} less {row['reserved']} reserved), {row['ours']} by us: "
+        f"{counted(workers, 'worker, which uses', 'workers, which use')} up to {workers * MOST_OF_A_WORKER}"
     )
     if sender:
         evidence += f"; each process of the application that sends may open up to {sender}"
@@ -69,10 +69,10 @@ def _of_server(row: asyncpg.Record, workers: int, sender: int) -> CheckLine:
         return CheckLine(CheckVerdict.WARN, evidence, smaller)
     enough = _enough(max(most, used) + sender + row["reserved"])
     remedy = f"ALTER SYSTEM SET max_connections = {enough}, and restart PostgreSQL; or put PgBouncer between"
-    return _line(used, most, limit, evidence, remedy)
+    return _judged(used, most, limit, evidence, remedy)
 
 
-def _line(used: int, most: int, limit: int, evidence: str, remedy: str) -> CheckLine:
+def _judged(used: int, most: int, limit: int, evidence: str, remedy: str) -> CheckLine:
     if used >= _NEARLY_ALL * limit:
         return CheckLine(CheckVerdict.FAIL, evidence, remedy)
     if used >= _MUCH * limit or most > limit:
@@ -81,12 +81,8 @@ def _line(used: int, most: int, limit: int, evidence: str, remedy: str) -> Check
 
 
 def _enough(needed: int) -> int:
-    """Return a quarter more, rounded up to a multiple of _STEP."""
-    return -(-needed * 5 // (4 * _STEP)) * _STEP
-
-
-def _use(workers: int) -> str:
-    return "uses" if workers == 1 else "use"
+    """Return a quarter more, rounded up to a multiple of _LIMIT_STEP."""
+    return -(-needed * 5 // (4 * _LIMIT_STEP)) * _LIMIT_STEP
 
 
 async def _workers(context: CheckContext) -> int:
@@ -123,7 +119,7 @@ async def _shares_backends(context: CheckContext) -> bool:
     PgBouncer reuses the backend that was released last, so on a quiet pool the first try shows it.
     """
     async with context.database.connected("doctor") as one, context.database.connected("doctor") as other:
-        for _ in range(_TRIES):
+        for _ in range(_BACKEND_TRIES):
             if await _backend(one) == await _backend(other):
                 return True
     return False
@@ -139,8 +135,8 @@ async def _notifications(context: CheckContext) -> Iterable[CheckLine]:
         # A LISTEN would stay on a backend of the pool and reach its other clients.
         return [CheckLine(CheckVerdict.OK, "not used: behind a pooler workers poll")]
     async with (
-        context.database.connected("doctor", settings=_LIMITS) as listening,
-        context.database.connected("doctor", settings=_LIMITS) as notifying,
+        context.database.connected("doctor", settings=_PROBE_LIMITS) as listening,
+        context.database.connected("doctor", settings=_PROBE_LIMITS) as notifying,
     ):
         return [await _tried(listening, notifying)]
 
@@ -178,7 +174,7 @@ async def _round_trip(listening: asyncpg.Connection, notifying: asyncpg.Connecti
     return slowest_s
 
 
-async def _queue(context: CheckContext) -> Iterable[CheckLine]:
+async def _notification_queue(context: CheckContext) -> Iterable[CheckLine]:
     (row,) = await context.fetch(statement(__name__, "doctor_queue_usage"))
     usage = row["usage"]
     evidence = f"{usage:.0%} full"
@@ -198,5 +194,5 @@ CHECKS = (
     Check("connections", 20, _connections),
     Check("pooler", 30, _pooler),
     Check("notifications", 40, _notifications),
-    Check("notification queue", 50, _queue),
+    Check("notification queue", 50, _notification_queue),
 )

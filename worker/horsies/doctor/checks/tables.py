@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from horsies.doctor import CheckContext
 
 _VERDICTS: Final = {SchemaKind.CURRENT: CheckVerdict.OK, SchemaKind.READ_ONLY: CheckVerdict.WARN}
-_MAX_ROWS: Final = 10
+_MAX_OBJECTS: Final = 10
 _CREATE: Final = re.compile(r"^CREATE (UNIQUE )?INDEX IF NOT EXISTS (\w+)\s+(ON (\w+)[^;]*);", re.MULTILINE)
 _MAX_NAMED: Final = 3
 UNUSED_AFTER_S: Final = 7 * 86_400.0
 """Seconds that statistics must cover: in a shorter time a weekly job has not run yet."""
-_FEW: Final = 10_000
+_FEW_DEAD_ROWS: Final = 10_000
 """Dead rows that slow no table down."""
-_OVERDUE: Final = 5
+_TIMES_THRESHOLD: Final = 5
 """Multiple of autovacuum's threshold of dead rows from which it does not keep up: a table that changes all the time has
 up to twice the threshold while it is being vacuumed."""
 
@@ -60,7 +60,7 @@ async def _search_path(context: CheckContext) -> Iterable[CheckLine]:
             " the rights of the sender of a task",
             f"DROP {row['kind']} {row['name']}",
         )
-        for row in await context.fetch(statement(__name__, "doctor_objects_of_others"), name, _MAX_ROWS)
+        for row in await context.fetch(statement(__name__, "doctor_objects_of_others"), name, _MAX_OBJECTS)
     ]
     if schema["open"]:
         evidence = f"every role may create functions and operators in schema {name}, which others then run unawares"
@@ -143,7 +143,7 @@ async def _vacuum(context: CheckContext) -> Iterable[CheckLine]:
         return lines
     worst = max(rows, key=lambda row: int(row["dead"]))
     whole = sum(row["bytes"] for row in rows)
-    dead = f"most dead rows in {worst['name']}, {worst['dead']:,} beside {worst['living']:,}, {_last(worst)}"
+    dead = f"most dead rows in {worst['name']}, {worst['dead']:,} beside {worst['living']:,}, {_last_vacuum(worst)}"
     return [CheckLine(CheckVerdict.OK, f"{counted(len(rows), 'table')}, {size(whole)} with indexes; {dead}")]
 
 
@@ -156,17 +156,17 @@ def _switched_off(rows: list[asyncpg.Record]) -> Iterator[CheckLine]:
 
 def _of_table(row: asyncpg.Record, schema: str) -> Iterator[CheckLine]:
     table = f"{schema}.{quoted(row['name'])}"
-    dead = f"{row['dead']:,} dead rows beside {row['living']:,}, {_last(row)}"
+    dead = f"{row['dead']:,} dead rows beside {row['living']:,}, {_last_vacuum(row)}"
     if not row["enabled"]:
         remedy = f"ALTER TABLE {table} RESET (autovacuum_enabled)"
-        verdict = CheckVerdict.FAIL if row["dead"] > max(row["threshold"], _FEW) else CheckVerdict.WARN
+        verdict = CheckVerdict.FAIL if row["dead"] > max(row["threshold"], _FEW_DEAD_ROWS) else CheckVerdict.WARN
         yield CheckLine(verdict, f"autovacuum is off for {row['name']}: {dead}", remedy)
-    elif row["dead"] > max(_OVERDUE * row["threshold"], _FEW):
+    elif row["dead"] > max(_TIMES_THRESHOLD * row["threshold"], _FEW_DEAD_ROWS):
         remedy = f"VACUUM (ANALYZE) {table}  -- effective only without long transactions"
         yield CheckLine(CheckVerdict.WARN, f"autovacuum does not keep up with {row['name']}: {dead}", remedy)
 
 
-def _last(row: asyncpg.Record) -> str:
+def _last_vacuum(row: asyncpg.Record) -> str:
     return "never vacuumed" if row["vacuumed_s"] is None else f"vacuumed {span(row['vacuumed_s'])} ago"
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from horsies.doctor import CheckContext
 
 _MAX_NAMED: Final = 3
-_LATE_S: Final = 2 * 3_600.0
+_PRUNED_LATE_S: Final = 2 * 3_600.0
 """Seconds that the deletion may be late: the sweep prunes once an hour, and a large backlog takes several runs."""
-_VERY_LATE_S: Final = 86_400.0
-_REMEDY: Final = "horsies db prune --dry-run, then horsies db prune; and find out why no worker prunes each hour"
+_PRUNED_VERY_LATE_S: Final = 86_400.0
+_PRUNE: Final = "horsies db prune --dry-run, then horsies db prune; and find out why no worker prunes each hour"
 
 
 async def _clocks(context: CheckContext) -> Iterable[CheckLine]:
@@ -83,13 +83,13 @@ async def _retention(context: CheckContext) -> Iterable[CheckLine]:
     last = await _last_sweep(context)
     lines = [
         CheckLine(
-            CheckVerdict.FAIL if late_s > _VERY_LATE_S else CheckVerdict.WARN,
+            CheckVerdict.FAIL if late_s > _PRUNED_VERY_LATE_S else CheckVerdict.WARN,
             f"{category.replace('_', ' ')}: the oldest row is overdue by {span(late_s)} "
             f"(kept {_kept(ages[category])}, by {whose}); {last}",
-            _REMEDY,
+            _PRUNE,
         )
         for category, late_s in late.items()
-        if late_s > _LATE_S
+        if late_s > _PRUNED_LATE_S
     ]
     kept = ", ".join(f"{category.replace('_', ' ')} {_kept(age)}" for category, age in ages.items())
     return lines or [CheckLine(CheckVerdict.OK, f"nothing is overdue; {last}; kept: {kept} (by {whose})")]

@@ -1,4 +1,4 @@
-"""Losses and crashed tasks of dead workers, until an operator has acknowledged them."""
+"""Tasks that ended with their worker, at a crash or at a shutdown, and dead workers, until an operator acts."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from horsies.findings.cluster import Cluster
 
+INTERRUPTED = FindingKind("interrupted", 10, state="INTERRUPTED", tasks="status:interrupted")
 CRASHED = FindingKind(
     "crashed",
     20,
@@ -55,15 +56,35 @@ MOST_CRASHED = 5_000
 """The condition of the fragment `crashed`."""
 ACKNOWLEDGE = "acknowledge"
 _MAX_END = 120
+_MAX_INTERRUPTED = 10_000
 _MAX_NAMES: Final = 10
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
+    rows = await conn.fetch(statement(__name__, "diagnose_interrupted"), _MAX_INTERRUPTED, MOST_IDS)
+    capped = sum(row["count"] for row in rows) >= _MAX_INTERRUPTED
+    found = [_interrupted(row, capped=capped) for row in rows]
+    if "horsies_worker_losses" not in cluster.tables:
+        return found
     losses = await worker_losses(conn)
     dead = [loss for loss in losses.values() if loss.is_open and _is_dead(loss, cluster)]
     rows = await conn.fetch(statement(__name__, "diagnose_crashed"), MOST_IDS)
     capped = sum(row["count"] for row in rows) >= MOST_CRASHED
-    return [*(_crashed(row, capped=capped) for row in rows), *map(_died, dead)]
+    return [*found, *(_crashed(row, capped=capped) for row in rows), *map(_died, dead)]
+
+
+def _interrupted(row: Mapping[str, Any], *, capped: bool) -> Finding:
+    hosts = sorted(host for host in row["hosts"] if host)
+    on = f" on {', '.join(hosts[:3])}{' and others' if hosts[3:] else ''}" if hosts else ""
+    return about_rows(
+        INTERRUPTED,
+        row,
+        NEEDS_DECISION,
+        f"stopped past its grace{on}",
+        verbs=("requeue", "fail", "rerun"),
+        why=("A worker was shut down while it ran, and its requeue_on_interrupt is off.", RUNS_AGAIN),
+        at_least=capped,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,4 +182,4 @@ def _where(row: Mapping[str, Any], workers: Sequence[str]) -> str:
     return f"{on}{more}{how}"
 
 
-SEARCH = Search((CRASHED, WORKER_DIED), _find, needs="horsies_worker_losses")
+SEARCH = Search((INTERRUPTED, CRASHED, WORKER_DIED), _find)

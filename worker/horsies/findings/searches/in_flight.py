@@ -306,10 +306,6 @@ def _marked(row: _Row, sweeps: _Sweeps) -> PredictedAction:
     return _crash(row, sweeps) if row.stale else PredictedAction("nothing: it still beats", Severity.NEEDS_ACTION)
 
 
-def _stale_claim(row: _Row, sweeps: _Sweeps) -> PredictedAction:
-    return _requeue(row, sweeps, "requeue")
-
-
 def _lease_ran_out(row: _Row, sweeps: _Sweeps) -> PredictedAction:
     """Predict that a worker reclaims it with its next claim; without a worker it waits until it is stale."""
     if sweeps.cluster.may_run(row.task_name, row.queue_name):
@@ -317,7 +313,7 @@ def _lease_ran_out(row: _Row, sweeps: _Sweeps) -> PredictedAction:
     return _requeue(row, sweeps, "requeue once it is stale")
 
 
-def _requeue(row: _Row, sweeps: _Sweeps, action: str) -> PredictedAction:
+def _requeue(row: _Row, sweeps: _Sweeps, action: str = "requeue") -> PredictedAction:
     cluster = sweeps.cluster
     if not cluster.alive:
         return NO_WORKER_SWEEPS
@@ -375,7 +371,7 @@ _CASES: Final = {
             STALE_CLAIM,
             "last_sign",
             "no heartbeat of its claim for {silent}, threshold {claims}",
-            _stale_claim,
+            _requeue,
             *_CLAIMED,
         ),
         _SilentCase(LEASE_RAN_OUT, "claim_expires_at", "its lease expired {silent} ago", _lease_ran_out, *_CLAIMED),

@@ -38,6 +38,8 @@ _START = "Start one: `horsies scheduler shop.tasks:app`, or `horsies worker shop
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
+    if "horsies_schedules" not in cluster.tables:
+        return []
     late = await conn.fetch(statement(__name__, "diagnose_schedules_overdue"), SEEN_WITHIN_S, MOST_IDS)
     known = await conn.fetchrow(statement(__name__, "diagnose_schedulers"), SEEN_WITHIN_S)
     if not known["planned"]:
@@ -128,4 +130,4 @@ def _ago(moment: datetime, now: datetime) -> str:
     return f"{span((now - moment).total_seconds())} ago"
 
 
-SEARCH = Search((NO_SCHEDULER, SCHEDULER_LOST, SCHEDULE_OVERDUE), _find, needs="horsies_schedules")
+SEARCH = Search((NO_SCHEDULER, SCHEDULER_LOST, SCHEDULE_OVERDUE), _find)
