@@ -24,6 +24,7 @@ from horsies.workflow.nodes import NodeFactory
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime, timedelta
+    from typing import Unpack
 
     from horsies.domain.codec.classes import Classes
     from horsies.domain.errors import SourceLocation
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from horsies.task.calls import ExceptionCodes
     from horsies.task.parameters import Parameters
     from horsies.task.requests import TaskRequests
-    from horsies.workflow.nodes import AnyNode
+    from horsies.workflow.nodes import NodeOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -189,33 +190,8 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         options = TaskSendOptions(good_until, priority, delay, unique_key, connection, queue, timeout_ms, at)
         return BoundTask(self._requests, options)
 
-    def node(
-        self,
-        *,
-        waits_for: Sequence[AnyNode] = (),
-        workflow_ctx_from: Sequence[AnyNode] | None = None,
-        args_from: Mapping[str, AnyNode] | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        allow_failed_deps: bool = False,
-        join: str = "all",
-        min_success: int | None = None,
-        good_until: datetime | None = None,
-        node_id: str | None = None,
-    ) -> NodeFactory[P, T]:
+    def node(self, **options: Unpack[NodeOptions]) -> NodeFactory[P, T]:
         """Return one step of a workflow: `add.node()(a=1, b=from_node(other))`, with the arguments by name."""
-        options = {
-            "waits_for": waits_for,
-            "workflow_ctx_from": workflow_ctx_from,
-            "args_from": args_from,
-            "queue": queue,
-            "priority": priority,
-            "allow_failed_deps": allow_failed_deps,
-            "join": join,
-            "min_success": min_success,
-            "good_until": good_until,
-            "node_id": node_id,
-        }
         return NodeFactory(self, options)
 
     def stored_options(self, good_until: datetime | None) -> str:

@@ -73,7 +73,8 @@ class InlineBroker(PostgresBroker):
             if error is self._queue.raised:
                 raise
             done = Err(explained(operation.code, error, self.config))
-        yield self._queue.run_if_at_once, self._queue.run_if_at_once_async, ()
+        if self._queue.runs_now:
+            yield self._queue.run, self._queue.run_async, ()
         return done
 
 

@@ -50,10 +50,6 @@ def inside(task: InlineTask) -> Iterator[None]:
         _inside.reset(before)
 
 
-def is_in_a_task() -> bool:
-    return bool(_inside.get())
-
-
 @dataclass(frozen=True, slots=True)
 class Wait:
     """A wait until a task that runs elsewhere has ended, at most `seconds`."""
@@ -159,17 +155,10 @@ class Inline:
         task = self._sent.get(task_id)
         return None if task is None else task.outcome
 
-    def run_if_at_once(self) -> None:
-        if self._runs_now():
-            self.run()
-
-    async def run_if_at_once_async(self) -> None:
-        if self._runs_now():
-            await self.run_async()
-
-    def _runs_now(self) -> bool:
-        """Return whether a send runs the task now: not inside a task, as in a worker."""
-        return self._at_once and not is_in_a_task()
+    @property
+    def runs_now(self) -> bool:
+        """True if a send runs the task now: not inside a task, as in a worker."""
+        return self._at_once and not _inside.get()
 
     def _now(self) -> datetime:
         return datetime.now(UTC) + self._ahead

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+)
 
 from horsies.domain.errors import ErrorCode, WorkflowContextMissingIdError, WorkflowValidationError, calling_place
 from horsies.domain.plain_text import is_workflow_name
@@ -330,12 +343,27 @@ def from_node(node: Node[T]) -> TaskResult[T, Any]:
     return cast("TaskResult[T, Any]", FromNode(cast("AnyNode", node)))
 
 
+class NodeOptions(TypedDict, total=False):
+    """The options of `task.node(...)`, which are those of a TaskNode."""
+
+    waits_for: Sequence[AnyNode]
+    workflow_ctx_from: Sequence[AnyNode] | None
+    args_from: Mapping[str, AnyNode]
+    queue: str | None
+    priority: int | None
+    allow_failed_deps: bool
+    join: str
+    min_success: int | None
+    good_until: datetime | None
+    node_id: str | None
+
+
 class NodeFactory(Generic[P, T]):
     """`task.node(...)`: call it with the arguments of the task, by name, to get the node."""
 
     __slots__ = ("_fn", "_options")
 
-    def __init__(self, fn: WorkflowTask[T], options: Mapping[str, Any]) -> None:
+    def __init__(self, fn: WorkflowTask[T], options: NodeOptions) -> None:
         self._fn = fn
         self._options = options
 
@@ -348,13 +376,8 @@ class NodeFactory(Generic[P, T]):
                 help_text="name each argument: task.node(...)(amount=3)",
             )
         sources = {name: value.node for name, value in kwargs.items() if isinstance(value, FromNode)}
-        options = dict(self._options)
-        waits_for = list(options.pop("waits_for", None) or ())
-        waits_for = list({id(node): node for node in (*waits_for, *sources.values())}.values())
-        return TaskNode(
-            self._fn,
-            kwargs={name: value for name, value in kwargs.items() if name not in sources},
-            waits_for=waits_for,
-            args_from={**(options.pop("args_from", None) or {}), **sources},
-            **options,
-        )
+        options: dict[str, Any] = dict(self._options)
+        waits_for = {id(node): node for node in (*(options.pop("waits_for", None) or ()), *sources.values())}
+        args_from = {**(options.pop("args_from", None) or {}), **sources}
+        plain = {name: value for name, value in kwargs.items() if name not in sources}
+        return TaskNode(self._fn, plain, list(waits_for.values()), args_from, **options)
