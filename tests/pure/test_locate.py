@@ -111,7 +111,7 @@ def test_two_apps_in_a_module_need_a_name(project: Path) -> None:
     write(project / "two.py", APP + "\nsecond = Horsies(app.config)\n")
     error = refusal("two")
     assert error.code is ErrorCode.CLI_INVALID_ARGS
-    assert error.message == "module 'two' holds several applications: app, second"
+    assert error.message == "module 'two' contains several applications: app, second"
     assert error.help_text == "say which one: two:app"
     assert locate_app("two:second") is not locate_app("two:app")
 
@@ -120,7 +120,7 @@ def test_a_module_without_an_app_says_so(project: Path) -> None:
     write(project / "none.py", "value = 3")
     error = refusal("none")
     assert error.code is ErrorCode.CLI_INVALID_ARGS
-    assert "holds no application" in error.message
+    assert "contains no application" in error.message
 
 
 @pytest.mark.parametrize("locator", ["nowhere", "nowhere.jobs:app", "nowhere.py", "dir/nowhere.py:app"])

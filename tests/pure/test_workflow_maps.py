@@ -104,7 +104,7 @@ def test_no_items_are_a_workflow_without_nodes() -> None:
 
 def test_more_items_than_allowed_are_refused_with_both_numbers() -> None:
     assert len(map_plan(over_result(TaskResult(ok=["a"] * 3), max_items=3)).nodes) == 3
-    with pytest.raises(BuildFailed, match="over 4 items, its node allows max_items=3"):
+    with pytest.raises(BuildFailed, match="over 4 items, but its node allows max_items=3"):
         map_plan(over_result(TaskResult(ok=["a"] * 4), max_items=3))
 
 

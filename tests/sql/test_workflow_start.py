@@ -274,7 +274,10 @@ async def test_a_broker_that_cannot_be_made_is_an_error_and_not_an_exception() -
     ("workflow_id", "words"),
     [
         *((each, "1 to 36 characters") for each in ("", "x" * 37, 3)),
-        *((each, "cannot be printed or stored; of any text uuid.uuid5") for each in ("a\0b", "a\nb", "a\u2028")),
+        *(
+            (each, "cannot be printed or stored; make one of any text with uuid.uuid5")
+            for each in ("a\0b", "a\nb", "a\u2028")
+        ),
     ],
 )
 def test_an_id_that_is_no_name_or_does_not_fit_its_column_is_refused(

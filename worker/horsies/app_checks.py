@@ -137,7 +137,7 @@ def _reserved(message: str) -> ConfigurationError:
 def _unusable_return_types(task: AnyTask) -> Iterable[HorsiesError]:
     if (reason := task.return_type.why_unusable()) is not None:
         yield TaskDefinitionError(
-            f"values cannot be held against the return type of task {task.task_name!r}: {reason}",
+            f"values cannot be checked against the return type of task {task.task_name!r}: {reason}",
             code=ErrorCode.TASK_INVALID_RETURN_TYPE,
             help_text="write -> TaskResult[T, E] with classes, or with types that pydantic knows",
         )

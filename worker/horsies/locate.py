@@ -112,7 +112,9 @@ def _only_app(module: ModuleType, reference: str) -> Horsies:
         return next(iter(names_by_app))
     found = ", ".join(sorted(names_by_app.values()))
     raise ConfigurationError(
-        f"module {reference!r} holds several applications: {found}" if found else f"{reference!r} holds no application",
+        f"module {reference!r} contains several applications: {found}"
+        if found
+        else f"{reference!r} contains no application",
         code=ErrorCode.CLI_INVALID_ARGS,
         help_text=f"say which one: {reference}:{min(names_by_app.values())}"
         if found

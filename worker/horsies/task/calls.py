@@ -86,7 +86,7 @@ class ReturnType:
         try:
             return TaskResult(ok=self._conversion.load(result.ok, "the value"))
         except ConversionError as error:
-            message = f"the stored result is no {spell(self.ok_type)}: {error}"
+            message = f"the stored result is not a {spell(self.ok_type)}: {error}"
             return TaskResult(err=TaskError(error_code=ContractCode.PYDANTIC_HYDRATION_ERROR, message=message))
 
     def broken_by(self, result: TaskResult[Any, Any]) -> TaskError | None:

@@ -74,7 +74,7 @@ def _bad_options(options: Mapping[str, Any], known_options: Iterable[str], task_
         yield _bad_value("requeue_on_interrupt", options["requeue_on_interrupt"], "True, False or None")
     if options.get("persist", True) is not True:
         yield _bad_value("persist", options["persist"], "True: every task is a row in PostgreSQL")
-    no_text = None if isinstance(task_name, str) else f"the task has no name, but {task_name!r}"
+    no_text = None if isinstance(task_name, str) else f"the name of the task is {task_name!r}, not a text"
     if reason := no_text or why_not_a_task_name(str(task_name)):
         yield _invalid_option(reason, 'name it: @app.task("send_report")')
 

@@ -89,7 +89,7 @@ def checked_delay(delay: object) -> float | None:
     if seconds is None:
         return None
     if type(seconds) not in {int, float}:
-        raise UnsendableError(f"delay={delay!r} is no number of seconds")
+        raise UnsendableError(f"delay={delay!r} is not a number of seconds")
     assert isinstance(seconds, int | float)
     if not 0 <= seconds <= LONGEST_DELAY_S:  # so NaN is refused, too
         raise UnsendableError(f"delay={delay!r} is not between 0 seconds and 100 years")
@@ -118,7 +118,7 @@ def checked_unique_key(unique_key: object) -> str | None:
     if len(unique_key) > LONGEST_UNIQUE_KEY:
         raise UnsendableError(f"unique_key has {len(unique_key)} characters; the column holds {LONGEST_UNIQUE_KEY}")
     if (reason := why_not_a_name("unique_key", unique_key)) is not None:
-        raise UnsendableError(f"{reason}; of any text a digest can be one: hashlib.sha256(text.encode()).hexdigest()")
+        raise UnsendableError(f"{reason}; use a digest of the text: hashlib.sha256(text.encode()).hexdigest()")
     return unique_key
 
 

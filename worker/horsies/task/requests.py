@@ -223,7 +223,7 @@ class TaskRequests:
         return Err(
             TaskSendError(
                 TaskSendErrorCode.SEND_SUPPRESSED,
-                f"task {self.task_name!r} was not sent: sends are suppressed, as while modules are imported",
+                f"task {self.task_name!r} was not sent: sends are suppressed, for example while modules are imported",
                 retryable=False,
             )
         )

@@ -151,7 +151,7 @@ def _source_problems(node: AnyNode) -> Iterator[NodeProblem]:
         if not isinstance(source, Node):
             yield (
                 ErrorCode.WORKFLOW_INVALID_ARGS_FROM,
-                f"takes {name!r} from {type(source).__name__}, which is no node",
+                f"takes {name!r} from {type(source).__name__}, which is not a node",
                 "name a node of waits_for",
             )
         elif not _is_in(source, node.waits_for):

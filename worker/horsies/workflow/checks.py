@@ -184,19 +184,19 @@ def _id_problems(graph: Graph) -> Iterator[WorkflowValidationError]:
 
 def _shape_problems(graph: Graph) -> Iterator[WorkflowValidationError]:
     if all(any(source in graph for source in node.waits_for) for node in graph.nodes):
-        message = "every node waits for another, so none can begin"
+        message = "every node waits for another, so none can start"
         yield _error(ErrorCode.WORKFLOW_NO_ROOT_TASKS, message, "at least one node must have an empty waits_for")
     yield from _of_nodes(graph.nodes, lambda node: [*_dependency_problems(node, graph), *_join_problems(node)])
     if (cycle := _cycle(graph)) is not None:
         path = " waits for ".join(str(node.node_id) for node in cycle)
-        message, remedy = "nodes wait for each other in a circle", "take one of these dependencies away"
+        message, remedy = "nodes wait for each other in a cycle", "remove one of these dependencies"
         yield _error(ErrorCode.WORKFLOW_CYCLE_DETECTED, message, remedy, cycle[0], notes=[path])
 
 
 def _dependency_problems(node: AnyNode, graph: Graph) -> Iterator[NodeProblem]:
     for source in node.waits_for:
         if source not in graph:
-            what = repr(source) if isinstance(source, Node) else f"{type(source).__name__}, which is no node"
+            what = repr(source) if isinstance(source, Node) else f"{type(source).__name__}, which is not a node"
             remedy = "put every node that another waits for into the list of tasks"
             yield ErrorCode.WORKFLOW_INVALID_DEPENDENCY, f"waits for {what}", remedy
 

@@ -244,7 +244,7 @@ def _prepare(
     try:
         _check(workflow_id, sent_at)
         if _is_suppressed(broker):
-            raise ValueError("sends are suppressed, as while modules are imported")
+            raise ValueError("sends are suppressed, for example while modules are imported")
         plan = spec.to_plan()
         _check_app(plan, broker)
     except HorsiesError as error:
@@ -259,10 +259,10 @@ def _check(workflow_id: object, sent_at: datetime | None) -> None:
     if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _MAX_ID:
         raise ValueError(
             f"workflow_id={workflow_id!r} is not a text of 1 to {_MAX_ID} characters, as a UUID is; "
-            "of a longer key uuid.uuid5 makes one"
+            "make one of a longer key with uuid.uuid5"
         )
     if (reason := why_not_a_name("workflow_id", workflow_id)) is not None:
-        raise ValueError(f"{reason}; of any text uuid.uuid5 makes one that can")
+        raise ValueError(f"{reason}; make one of any text with uuid.uuid5")
     if sent_at is not None and sent_at.tzinfo is None:
         raise ValueError(f"sent_at={sent_at} has no time zone; pass an aware datetime, as datetime.now(UTC)")
 

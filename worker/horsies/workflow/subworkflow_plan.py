@@ -41,7 +41,7 @@ def map_plan(kwargs_json: str | None) -> WorkflowPlan:
     limit = order["max_items"]
     if len(items) > limit:
         raise BuildFailed(
-            f"task {order['task']!r} was to be mapped over {len(items)} items, its node allows max_items={limit}"
+            f"task {order['task']!r} is mapped over {len(items)} items, but its node allows max_items={limit}"
         )
     return WorkflowPlan(
         name=order["task"],
