@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from horsies.cli.workflows.dag_lines import MOST_RAILS, railed
+from horsies.cli.workflows.graph import MOST_RAILS, railed
 from horsies.display import terminal as door
 from horsies.display.exporting import TASK_COLUMNS, WORKER_COLUMNS, WORKFLOW_COLUMNS
 from horsies.display.formatting import ago, lasting, short, state

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import horsies
-from horsies.cli import check, db, demo, new, scheduler, tui, worker
+from horsies.cli import check, db, demo, new, tui, worker
 from horsies.cli.cluster import commands as cluster
 from horsies.cli.database import advised
 from horsies.cli.options import DebugOption, debugging
@@ -103,7 +103,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(worker.worker)
-app.command()(scheduler.scheduler)
+app.command()(worker.scheduler)
 app.command()(cluster.metrics)
 app.command()(check.check)
 app.command()(tui.tui)

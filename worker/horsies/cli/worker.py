@@ -1,4 +1,4 @@
-"""`horsies worker`: run tasks until stopped."""
+"""`horsies worker` and `horsies scheduler`: run tasks, and send those of schedules, until stopped."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from horsies.run.worker.worker import Worker
 
 _REDRAW_S: Final = 1.0
+_NO_SCHEDULE: Final = "none: list them in AppConfig(schedule=ScheduleConfig(schedules=[...]))"
 _CLEAR: Final = "\r\x1b[2K"
 
 
@@ -219,7 +220,51 @@ def _work(
         raise typer.Exit(1)
 
 
-def chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
+def scheduler(
+    module: ModuleArgument = None,
+    module_option: ModuleOption = None,
+    loglevel: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.HUMAN,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Send the tasks of an application's schedules (AppConfig.schedule) when they come due, until SIGTERM or ctrl+c.
+
+    It runs no tasks: workers do. Run as many as you like, for the case that one stops: each slot is sent once.
+    `horsies worker --with-scheduler` does both in one process.
+    """
+    import asyncio
+
+    from horsies.run.events import Events
+    from horsies.run.log_format import configure_logging
+    from horsies.run.scheduler import Scheduler
+    from horsies.run.serve import serve
+
+    locator = only_module(module, module_option)
+    human = log_format is LogFormat.HUMAN
+    configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=not human)
+    setproctitle(f"horsies: scheduler {mask_word(locator)}")
+    running = Scheduler(app_at_work(locator, database_url, context), Events())
+    running.events.other_databases(running.app.database)
+
+    def on_ready() -> None:
+        schedules = [
+            f"{schedule.name}: {schedule.target}, {schedule.pattern.words()} ({schedule.timezone})"
+            for schedule in (one.schedule for one in running.schedules)
+        ]
+        lines = [
+            ("app", f"{locator}, {counted(len(running.app.tasks), 'task')}"),
+            ("database", running.database.label),
+            *_chosen_lines(running.app.database).items(),
+            *(("schedule", each) for each in schedules or [_NO_SCHEDULE]),
+        ]
+        say("horsies scheduler", *(f"  {name:<10} {value}" for name, value in lines))
+
+    asyncio.run(serve(running, on_ready=on_ready if human else lambda: None))
+
+
+def _chosen_lines(choice: DatabaseChoice) -> dict[str, str]:
     """Return, for a banner, why this database was chosen, if another might be expected."""
     others = "; ".join(f"{other.url}, {other.reason}" for other in choice.passed_over)
     return {"chosen": choice.reason, "not used": others} if others else {}
@@ -237,7 +282,7 @@ def _banner(running: Worker) -> dict[str, str]:
     lines = {
         "app": f"{settings.locator}, {counted(len(running.app.tasks), 'task')}",
         "database": f"{running.database.label}, {counted(running.connections, 'connection')}",
-        **chosen_lines(running.app.database),
+        **_chosen_lines(running.app.database),
         "queues": queues,
         "children": children,
         "limits": ", ".join(caps) or "none beyond the children",
