@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,9 +22,6 @@ from horsies.cli.options import (
 )
 from horsies.display.terminal import say
 from horsies.domain.errors import HorsiesError, flatten
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def check(
@@ -56,7 +53,7 @@ def check(
     except HorsiesError as error:
         if not as_json:
             raise
-        print_json({"ok": False, "tasks": None, "unchecked": [], "errors": _as_json(flatten([error]))})
+        print_json({"ok": False, "tasks": None, "unchecked": [], "errors": map(_as_json, flatten([error]))})
         raise typer.Exit(1) from None
     if as_json:
         print_json({"ok": True, "tasks": len(app.tasks), "unchecked": unbuilt, "errors": []})
@@ -65,23 +62,17 @@ def check(
         say("ok: all validations passed", f"  {len(app.tasks)} task(s) registered", *unchecked)
 
 
-def _as_json(errors: Iterable[HorsiesError]) -> list[dict[str, Any]]:
-    return [
-        {
-            "code": error.code.value if error.code else None,
-            "name": error.code.name if error.code else None,
-            "message": error.message,
-            "location": _place(error),
-            "notes": error.notes,
-            "help": error.help_text,
-        }
-        for error in errors
-    ]
-
-
-def _place(error: HorsiesError) -> dict[str, Any] | None:
-    place = error.location
-    if place is None:
-        return None
-    column, end_column = place.columns
-    return {"file": place.file, "line": place.line, "column": column, "end_column": end_column, "source": place.source}
+def _as_json(error: HorsiesError) -> dict[str, Any]:
+    place, location = error.location, None
+    if place is not None:
+        column, end_column = place.columns
+        span = {"line": place.line, "column": column, "end_column": end_column}
+        location = {"file": place.file, **span, "source": place.source}
+    return {
+        "code": error.code.value if error.code else None,
+        "name": error.code.name if error.code else None,
+        "message": error.message,
+        "location": location,
+        "notes": error.notes,
+        "help": error.help_text,
+    }

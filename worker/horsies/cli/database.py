@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,6 +17,7 @@ from horsies.cli.options import (
     ContextOption,
     DatabaseUrlOption,
     DebugOption,
+    declare,
     invalid,
     option_parameter,
 )
@@ -95,8 +96,7 @@ def on_database(command: Callable[..., None]) -> Callable[..., None]:
     del own_parameters["database"]
     parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own_parameters.values()]
     parameters += [*database_parameters(), option_parameter("debug", DebugOption, False)]
-    complete.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    vars(complete)["__signature__"] = Signature(parameters)
+    declare(complete, parameters)
     return complete
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from inspect import Parameter
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +61,12 @@ def invalid(message: str, help_text: str) -> ConfigurationError:
 
 def option_parameter(name: str, kind: Any, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def declare(command: Callable[..., None], parameters: list[Parameter]) -> None:
+    """Give a command its parameters, which typer reads from its signature."""
+    vars(command)["__signature__"] = Signature(parameters)
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
 def fit_for_text(value: str | list[str] | None) -> str | list[str] | None:

@@ -81,10 +81,8 @@ async def examined(choice: DatabaseChoice, config: AppConfig | None) -> tuple[st
 def _headline(found: Examination) -> str:
     from horsies.doctor import CheckVerdict
 
-    bad = [
-        f"{found.count(verdict)} {verdict}" for verdict in (CheckVerdict.FAIL, CheckVerdict.WARN, CheckVerdict.UNKNOWN)
-    ]
-    return ", ".join(text for text in bad if not text.startswith("0 ")) or "well"
+    bad = ((found.count(verdict), verdict) for verdict in (CheckVerdict.FAIL, CheckVerdict.WARN, CheckVerdict.UNKNOWN))
+    return ", ".join(f"{count} {verdict}" for count, verdict in bad if count) or "well"
 
 
 def _lines(found: Examination, screen: Screen) -> Iterator[str]:
