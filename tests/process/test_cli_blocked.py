@@ -73,7 +73,7 @@ async def test_doctor_fails_with_the_holder_of_the_lock(database: str, connectio
 async def test_sessions_are_listed_and_ended_by_pid_with_an_audit_row(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    assert (await horsies("sessions", "ls")).words == "no session of ours waits for a lock"
+    assert (await horsies("sessions", "ls")).words == "no session of horsies waits for a lock"
     async with locked(database) as psql:
         pid = str(psql.get_server_pid())
         async with waiting(database, connection):

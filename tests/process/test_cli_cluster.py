@@ -88,11 +88,11 @@ async def test_the_keys_of_workers_and_queues_in_json_stay(connection: asyncpg.C
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["workers", "ls"], "no worker was here in the last hour\n`horsies worker MODULE` starts one"),
+        (["workers", "ls"], "no worker was seen in the last hour\n`horsies worker MODULE` starts one"),
         (["queues", "ls"], "no queue has tasks that wait or run, and no worker serves one\n"),
         (["recovery", "ls"], "nothing is stuck: every task is where it should be\n"),
-        (["audit", "ls"], "no operator action is on record\n"),
-        (["audit", "ls", "--task", "t"], "no operator action of that kind is on record\n"),
+        (["audit", "ls"], "no operator action is recorded\n"),
+        (["audit", "ls", "--task", "t"], "no such operator action is recorded\n"),
     ],
 )
 async def test_empty_lists_say_so_in_words(words: list[str], said: str) -> None:
@@ -344,7 +344,7 @@ async def test_operations_are_listed_with_true_totals_by_person_verb_and_time(co
     ):
         found = (await horsies("audit", "ls", "--json", *words)).json["operations"]
         assert [row["verbs"] for row in found] == verbs, words
-    assert "no operation like that is on record" in (await horsies("audit", "ls", "--by", "eve")).out
+    assert "no such operation is recorded" in (await horsies("audit", "ls", "--by", "eve")).out
     assert (await horsies("audit", "ls", "--since", "yesterday")).code == 2
     assert (await horsies("audit", "ls", "--by", "ann", "--task", "f1")).code == 2
 

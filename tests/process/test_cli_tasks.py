@@ -147,7 +147,7 @@ async def test_the_language_of_filters_explains_itself() -> None:
 async def test_what_is_no_cursor_is_a_usage_error(after: str) -> None:
     said = await horsies("tasks", "ls", "--after", after)
     assert said.code == 2
-    assert "is no cursor" in said.words
+    assert "is not a cursor" in said.words
 
 
 async def test_a_cursor_of_another_order_is_a_usage_error() -> None:

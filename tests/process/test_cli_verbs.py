@@ -87,7 +87,7 @@ async def test_exit_codes_tell_how_much_was_done(connection: asyncpg.Connection,
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ([], "nothing is meant by itself"),
+        ([], "no task is selected: give ids or --filter"),
         (["t", "--filter", "status:failed"], "give one of them"),
         (["--filter", " "], "an empty filter matches every task"),
         (["status:failed"], "a filter is given as --filter 'status:failed'"),

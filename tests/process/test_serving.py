@@ -248,5 +248,5 @@ async def test_a_public_address_is_warned_about_and_what_does_not_go_together_is
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, 20) == 0
     with _command(environ, "--database-url", database, "--record", "a.rec") as process:
-        assert "--record goes with no --serve" in await asyncio.to_thread(process.stdout.read)
+        assert "--record and --serve do not go together" in await asyncio.to_thread(process.stdout.read)
         assert process.wait(60) == 2

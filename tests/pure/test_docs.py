@@ -236,7 +236,7 @@ def test_the_page_has_every_variable_that_the_code_names() -> None:
     ("variables", "says"),
     [
         ({"HORSIES_PROCESSES": "many"}, "(env var: 'HORSIES_PROCESSES')"),
-        ({"HORSIES_SHUTDOWN_GRACE": "soon"}, "'soon' is not auto, or a number of seconds"),
+        ({"HORSIES_SHUTDOWN_GRACE": "soon"}, "'soon' is neither auto nor a number of seconds"),
         ({"HORSIES_LOG_FORMAT": "xml"}, "'human', 'json'"),
     ],
 )

@@ -152,8 +152,8 @@ async def in_thread(command: Command, *words: str) -> str:
     [
         ("heartbeat=1d", "choose one of heartbeats, worker-states, terminal-records, operator-actions"),
         ("heartbeats", "write for example heartbeats=12h"),
-        ("heartbeats=1 day", "'1 day' is no age"),
-        ("heartbeats=-1h", "'-1h' is no age"),
+        ("heartbeats=1 day", "'1 day' is not an age"),
+        ("heartbeats=-1h", "'-1h' is not an age"),
     ],
 )
 def test_an_age_that_is_none_is_refused_with_what_would_be_one(

@@ -141,7 +141,7 @@ def only_module(argument: str | None, option: str | None) -> str:
 
 def _only_context(database_url: str | None, context: str | None) -> str | None:
     if database_url is not None and context is not None:
-        raise typer.BadParameter("--database-url and --context name two databases; give one of them")
+        raise typer.BadParameter("--database-url and --context both name a database; give one of them")
     return context
 
 
@@ -150,7 +150,9 @@ def _imported(module: str) -> Horsies:
     from horsies.locate import locate_app
 
     if "://" in module:
-        raise typer.BadParameter(f"{mask_word(module)} is no application; write --database-url before it")
+        raise typer.BadParameter(
+            f"{mask_word(module)} is not an application; to name a database, write --database-url before it"
+        )
     with redirect_stdout(sys.stderr):  # what it prints when it is imported is no part of --json
         return locate_app(module)
 

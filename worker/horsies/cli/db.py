@@ -219,12 +219,12 @@ def _prune_lines(report: dict[str, Any]) -> Iterator[str]:
 def _age(text: str) -> tuple[str, float | None]:
     category, _, age = text.partition("=")
     if category not in _CATEGORIES:
-        raise typer.BadParameter(f"{category!r} is no category; choose one of {', '.join(_CATEGORIES)}")
+        raise typer.BadParameter(f"{category!r} is not a category; choose one of {', '.join(_CATEGORIES)}")
     if age == "never":
         return category, None
     number = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", age)
     if number is None:
-        raise typer.BadParameter(f"{age!r} is no age; write for example {category}=12h, 30d, 8w, or never")
+        raise typer.BadParameter(f"{age!r} is not an age; write for example {category}=12h, 30d, 8w, or never")
     return category, float(number[1]) * _UNITS_S[number[2]]
 
 

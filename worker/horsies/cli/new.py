@@ -32,12 +32,12 @@ _TAKEN: Final = frozenset({"horsies", "horsies_tui", "pytest", "postgres", "work
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, which its module gets, too: `shop`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the project and of its module: `shop`.")],
     debug: DebugOption = False,
 ) -> None:
-    """Make a directory with a small project: a task and a schedule, their test, a compose file and a systemd unit.
+    """Create a directory with a small project: a task and a schedule, their test, a compose file and a systemd unit.
 
-    Nothing that exists is changed. Without a database of yours it uses an embedded one.
+    Nothing that exists is changed. The project uses an embedded database until you give it another one.
     """
     _require_valid(name)
     directory, contents = Path(name), _contents(name)
@@ -66,7 +66,7 @@ def _require_valid(name: str) -> None:
         help_text = "use lower-case letters, digits and _, for example web_shop"
         raise invalid(f"{name!r} cannot be the name of a module", help_text)
     if keyword.iskeyword(name) or keyword.issoftkeyword(name):
-        raise invalid(f"{name!r} is a word of Python's own", f"choose another: {name}_tasks")
+        raise invalid(f"{name!r} is a keyword of Python", f"choose another: {name}_tasks")
     if name in _TAKEN or name.startswith("test_") or importlib.util.find_spec(name) is not None:
         raise invalid(f"{name!r} is the name of another module", f"choose another: my_{name}")
 

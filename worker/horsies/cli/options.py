@@ -131,7 +131,7 @@ DatabaseUrlOption = Annotated[
     typer.Option(
         "--database-url",
         metavar="URL",
-        help="The database to use, before all other sources: `postgresql://user@host/database`, or "
+        help="The database to use, instead of all other sources: `postgresql://user@host/database`, or "
         "`embedded:///directory` for a separate server in that directory.",
         rich_help_panel=_DATABASE,
     ),
@@ -164,11 +164,11 @@ ModuleArgument = Annotated[
         metavar="MODULE", envvar="HORSIES_MODULE", help="The application: `shop.tasks:app`, or `shop/tasks.py`."
     ),
 ]
-ModuleOption = Annotated[str | None, typer.Option("--module", "-m", help="The application, in place of the argument.")]
+ModuleOption = Annotated[str | None, typer.Option("--module", "-m", help="The application, instead of the argument.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, not even in a production context.")]
 
-_LOG_LEVEL_HELP = "The lowest level of log lines that are shown; the errors that end the command are always shown."
+_LOG_LEVEL_HELP = "The lowest level of log lines to show; the errors that end the command are always shown."
 _LOG_FORMAT_HELP = "`json` prints one object per line."
 LogLevelOption = Annotated[
     LogLevel, typer.Option(envvar="HORSIES_LOGLEVEL", case_sensitive=False, help=_LOG_LEVEL_HELP)
@@ -177,7 +177,7 @@ LogFormatOption = Annotated[LogFormat, typer.Option(envvar="HORSIES_LOG_FORMAT",
 # Commands that are no services do not read the environment of one.
 OwnLogLevelOption = Annotated[LogLevel, typer.Option(case_sensitive=False, help=_LOG_LEVEL_HELP)]
 OwnLogFormatOption = Annotated[LogFormat, typer.Option(help=_LOG_FORMAT_HELP)]
-ListenHostOption = Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")]
+ListenHostOption = Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 in a pod.")]
 
 FilterOption = Annotated[str | None, _filter("tasks", "status:failed queue:mail name:send_* since:1h")]
 FilterHelpOption = Annotated[bool, _filter_help("TASKS")]
@@ -188,13 +188,13 @@ WorkerFilterHelpOption = Annotated[bool, _filter_help("WORKERS")]
 ScheduleFilterOption = Annotated[str | None, _filter("schedules", "status:overdue,paused sends:shop.* last:failed")]
 ScheduleFilterHelpOption = Annotated[bool, _filter_help("SCHEDULES")]
 LimitOption = Annotated[
-    int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="The most rows to list.")
+    int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="Maximum number of rows.")
 ]
 AfterOption = Annotated[
     str | None, typer.Option("--after", metavar="CURSOR", help="Continue after a page, by the cursor that it printed.")
 ]
 ExportPathArgument = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="A file that does not exist yet; without it, standard output.")
+    Path | None, typer.Argument(metavar="[FILE]", help="A new file; without it, standard output.")
 ]
 ExportFormatOption = Annotated[
     ExportFormat, typer.Option("--format", help="`csv`, or `jsonl`: one JSON object on each line.")
@@ -204,13 +204,13 @@ MaskOption = Annotated[
     typer.Option(
         "--mask",
         metavar="NAME",
-        help="Hide what is stored under this name, in arguments and results, besides `mask_arguments` of the "
+        help="Hide values of this name in arguments and results, besides `mask_arguments` of the "
         "config file; `card_*` works, and `args` hides the arguments without names. May be repeated.",
     ),
 ]
 
-TaskIdArgument = Annotated[str, text_argument("ID", "The id, or how it begins or ends: `1cd6ba9a`.")]
-WorkflowIdArgument = Annotated[str, text_argument("WORKFLOW", "The id, or how it begins or ends: `1cd6ba9a`.")]
+TaskIdArgument = Annotated[str, text_argument("ID", "The id, its beginning or its end: `1cd6ba9a`.")]
+WorkflowIdArgument = Annotated[str, text_argument("WORKFLOW", "The id, its beginning or its end: `1cd6ba9a`.")]
 ScheduleArgument = Annotated[
     str, text_argument("SCHEDULE", "The name of the schedule.", autocompletion=_complete_schedule)
 ]
@@ -219,18 +219,18 @@ SchedulesArgument = Annotated[
 ]
 
 TaskIdsArgument = Annotated[
-    list[str] | None, text_argument("ID", "Ids of tasks, or how they begin or end: `1cd6ba9a`.")
+    list[str] | None, text_argument("ID", "Ids of tasks, their beginnings or ends: `1cd6ba9a`.")
 ]
 WorkflowIdsArgument = Annotated[
-    list[str] | None, text_argument("ID", "Ids of workflows, or how they begin or end: `1cd6ba9a`.")
+    list[str] | None, text_argument("ID", "Ids of workflows, their beginnings or ends: `1cd6ba9a`.")
 ]
 NodeArgument = Annotated[str, text_argument("NODE", "The id of the node, or its index: `import_eu`, `3`.")]
-WorkerIdsArgument = Annotated[list[str], text_argument("WORKER", "Ids of workers, or how they begin or end: `web-1`.")]
+WorkerIdsArgument = Annotated[list[str], text_argument("WORKER", "Ids of workers, their beginnings or ends: `web-1`.")]
 QueuesArgument = Annotated[list[str], text_argument("QUEUE", "Names of queues.")]
 SessionsArgument = Annotated[
     list[str], typer.Argument(metavar="PID", help="Process ids of sessions, as `horsies sessions ls` lists them.")
 ]
-OperationArgument = Annotated[str, text_argument("OPERATION", "Its id, which the outcome showed, or how that ends.")]
+OperationArgument = Annotated[str, text_argument("OPERATION", "The id that the outcome showed, or the end of it.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.")]
 ReasonOption = Annotated[str | None, text_option("--reason", "TEXT", "The reason, for the audit trail.")]
 ReadOnlyOption = Annotated[

@@ -127,15 +127,15 @@ def check_targets(kind: TargetKind, given: Mapping[str, Any]) -> None:
     ids, text, language = given["ids"], given["filter_text"], TASKS if kind == "task" else WORKFLOWS
     thing = language.thing
     if ids and text is not None:
-        raise typer.BadParameter("ids and --filter are two selections; give one of them")
+        raise typer.BadParameter("give either ids or --filter, not both")
     if not ids and text is None:
-        raise typer.BadParameter(f"name {thing}s by id, or give --filter: nothing is meant by itself")
+        raise typer.BadParameter(f"no {thing} is selected: give ids or --filter")
     if text is not None and not text.strip():
-        raise typer.BadParameter(f"an empty filter matches every {thing}; if that is meant, write --filter '*'")
+        raise typer.BadParameter(f"an empty filter matches every {thing}; to select all of them, write --filter '*'")
     for word in ids or ():
         key, colon, _ = word.removeprefix("-").lower().partition(":")
         if colon and key in language.keys.keys() | language.said_elsewhere:
-            raise typer.BadParameter(f"{word!r} is no id; a filter is given as --filter {word!r}")
+            raise typer.BadParameter(f"{word!r} is not an id; write a filter as --filter {word!r}")
     if text is not None:
         understood(text, parse if kind == "task" else parse_workflows)
 
@@ -181,7 +181,7 @@ def cursor_of(text: str, read_as: Callable[[str], T]) -> T:
     try:
         return read_as(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None
+        raise typer.BadParameter(f"{text!r} is not a cursor; a list prints one at its end") from None
 
 
 def say_aside(lines: Iterable[str], screen: Screen) -> None:

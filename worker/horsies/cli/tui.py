@@ -34,7 +34,7 @@ _ReadOnly = Annotated[
 ]
 _SCREEN_HELP = f"The screen to open: {', '.join(_SCREENS)}. Without it the overview, or with --filter the tasks."
 _Screen = Annotated[str | None, typer.Option(help=_SCREEN_HELP)]
-_Filter = Annotated[str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.")]
+_Filter = Annotated[str, typer.Option(metavar="TEXT", help="Show only these tasks: `status:failed since:1h`.")]
 _Ascii = Annotated[bool, _terminal_option("--ascii", help="Use only ASCII characters.")]
 _NoMouse = Annotated[
     bool, _terminal_option("--no-mouse", help="Do not use the mouse, so that the terminal can select text.")
@@ -42,20 +42,21 @@ _NoMouse = Annotated[
 _THEME_HELP = "`horsies-dark`, `horsies-light`, `ansi` (the terminal's own colours) or one of Textual's, as `nord`."
 _Theme = Annotated[str | None, _terminal_option(help=_THEME_HELP)]
 _Refresh = Annotated[
-    float,
-    _terminal_option(min=0.5, max=60, help="Seconds between two reads where the database sends no notifications."),
+    float, _terminal_option(min=0.5, max=60, help="Seconds between two reads if the database sends no notifications.")
 ]
-_Fps = Annotated[int, _terminal_option(min=1, max=60, help="The most frames per second; 4 is for slow connections.")]
+_Fps = Annotated[
+    int, _terminal_option(min=1, max=60, help="Maximum number of frames per second; 4 suits slow connections.")
+]
 _Record = Annotated[
     Path | None, _recording_option(metavar="FILE", help="Record what is read into this new file, for --replay.")
 ]
 _REPLAY_HELP = "Show this recording in place of a database; nothing can be changed."
 _Replay = Annotated[Path | None, _recording_option(metavar="FILE", help=_REPLAY_HELP)]
-_Speed = Annotated[float, _recording_option(min=0.25, max=64, help="How fast to replay.")]
+_Speed = Annotated[float, _recording_option(min=0.25, max=64, help="Speed of the replay.")]
 _SERVE_HELP = "Serve the console to browsers that have the address with its token, which is printed."
 _Serve = Annotated[bool, _browser_option("--serve", help=_SERVE_HELP)]
-_ServeHost = Annotated[str, _browser_option(metavar="ADDRESS", help="Where to listen. HTTP is not encrypted.")]
-_ServePort = Annotated[int, _browser_option(min=0, max=65535, help="0 takes any free port.")]
+_ServeHost = Annotated[str, _browser_option(metavar="ADDRESS", help="The address to listen on. HTTP is not encrypted.")]
+_ServePort = Annotated[int, _browser_option(min=0, max=65535, help="The port to listen on; 0 takes any free one.")]
 _NAME_HELP = "A name by which a proxy with TLS serves it; others are refused."
 _ServeName = Annotated[list[str] | None, _browser_option(metavar="NAME", help=_NAME_HELP)]
 
@@ -141,9 +142,9 @@ def _refuse_misfits(given: typer.Context) -> None:
     if options["screen"] is not None and options["screen"] not in _SCREENS:
         raise typer.BadParameter(f"there is no screen {options['screen']!r}; there are {', '.join(_SCREENS)}")
     if options["replay"] is not None and (options["record"] or options["database_url"] or options["context"]):
-        raise typer.BadParameter("--replay shows a file and no database: it goes with no --record and no --context")
+        raise typer.BadParameter("--replay shows no database: leave out --record, --database-url and --context")
     if options["serve"] and options["record"] is not None:
-        raise typer.BadParameter("--record goes with no --serve: each tab would write the same file")
+        raise typer.BadParameter("--record and --serve do not go together: each tab would write the same file")
 
 
 def _config_file() -> ConfigFile:
@@ -174,7 +175,7 @@ def _clusters(file: ConfigFile, context: str | None, task_id: str | None) -> tup
     if context is None or "," not in context or context in file.contexts:
         return ()
     if task_id is not None:
-        raise typer.BadParameter("a task is in one database; name its context alone")
+        raise typer.BadParameter("a task is in one database: name only its context")
     names = dict.fromkeys(filter(None, map(str.strip, context.split(","))))
     return tuple(file.context(name).name for name in names)
 
@@ -208,5 +209,5 @@ def _served(given: typer.Context, choice: DatabaseChoice, host: str, port: int, 
 
 def _task_id(words: list[str]) -> str | None:
     if words and (len(words) != 2 or words[0] != "task"):
-        raise typer.BadParameter(f"{' '.join(words)!r} is nothing to open; write `horsies tui task ID`")
+        raise typer.BadParameter(f"{' '.join(words)!r} cannot be opened; write `horsies tui task ID`")
     return words[1] if words else None

@@ -56,7 +56,7 @@ def _grace(text: str) -> float | None:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise typer.BadParameter(f"{text!r} is not auto, or a number of seconds")
+        raise typer.BadParameter(f"{text!r} is neither auto nor a number of seconds")
     return seconds
 
 
@@ -80,7 +80,7 @@ GraceOption = Annotated[
     float | None,
     _option(
         "HORSIES_SHUTDOWN_GRACE",
-        "How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime kills after "
+        "Time for running tasks to finish after SIGTERM or ctrl+c. auto: 8 s where a container runtime kills after "
         "10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
         parser=_grace,
         metavar="auto|SECONDS",
@@ -101,17 +101,17 @@ ExceptOption = Annotated[
     list[str] | None, _option("HORSIES_EXCEPT", "Serve all queues but these.", "--except", metavar="NAME[,NAME]")
 ]
 ProcessesOption = Annotated[
-    int, _option("HORSIES_PROCESSES", "Child processes; each runs one sync task at a time.", min=1)
+    int, _option("HORSIES_PROCESSES", "Number of child processes; each runs one sync task at a time.", min=1)
 ]
 AsyncConcurrencyOption = Annotated[
-    int, _option("HORSIES_ASYNC_CONCURRENCY", "How many `async def` tasks one child runs at once.", min=1)
+    int, _option("HORSIES_ASYNC_CONCURRENCY", "Number of `async def` tasks that one child runs at once.", min=1)
 ]
 ClaimBatchOption = Annotated[
-    int, _option("HORSIES_MAX_CLAIM_BATCH", "The most tasks to claim at once; 0: all that fit.", min=0)
+    int, _option("HORSIES_MAX_CLAIM_BATCH", "Maximum number of tasks to claim at once; 0: as many as fit.", min=0)
 ]
-_KEEP_HELP = "The most tasks to keep claimed and not started; 0: as many as fit."
+_KEEP_HELP = "Maximum number of claimed tasks that have not started; 0: as many as fit."
 ClaimPerWorkerOption = Annotated[int, _option("HORSIES_MAX_CLAIM_PER_WORKER", _KEEP_HELP, min=0)]
-_REPLACE_HELP = "Replace a child after this many tasks, for tasks that leak memory."
+_REPLACE_HELP = "Replace a child process after this many tasks, for tasks that leak memory."
 TasksPerChildOption = Annotated[int | None, _option("HORSIES_MAX_TASKS_PER_CHILD", _REPLACE_HELP, min=1)]
 AppVersionOption = Annotated[
     str | None,
@@ -124,7 +124,7 @@ AppVersionOption = Annotated[
     ),
 ]
 WithSchedulerOption = Annotated[
-    bool, _option("HORSIES_WITH_SCHEDULER", "Send the tasks of schedules, too.", "--with-scheduler")
+    bool, _option("HORSIES_WITH_SCHEDULER", "Also send the tasks of schedules.", "--with-scheduler")
 ]
 _RELOAD_HELP = "For development: replace the children when Python files of the project change."
 ReloadOption = Annotated[bool, _option("HORSIES_RELOAD", _RELOAD_HELP, "--reload")]

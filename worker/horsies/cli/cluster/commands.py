@@ -104,10 +104,10 @@ def metrics(
     loglevel: OwnLogLevelOption = LogLevel.INFO,
     log_format: OwnLogFormatOption = LogFormat.HUMAN,
 ) -> None:
-    """Show the cluster to Prometheus until SIGTERM or ctrl+c: queues, workers, workflows, schedules, sweeps.
+    """Serve the metrics of the cluster until SIGTERM or ctrl+c: queues, workers, workflows, schedules, sweeps.
 
-    One process for the whole cluster; it needs no application, no worker, and only the right to read. What single
-    workers count and measure is at their own `--metrics-port`.
+    One process serves the whole cluster; it needs no application and no worker, only the right to read. Each worker
+    serves its own metrics at its `--metrics-port`.
     """
     import asyncio
 

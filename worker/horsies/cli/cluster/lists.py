@@ -130,7 +130,7 @@ def show_status(choice: DatabaseChoice, *, chart: bool, as_json: bool) -> None:
 
 def _worker_lines(workers: Sequence[WorkerRow], now: datetime, screen: Screen) -> list[str]:
     if not workers:
-        return ["no worker was here in the last hour", "`horsies worker MODULE` starts one, --all lists older ones"]
+        return ["no worker was seen in the last hour", "`horsies worker MODULE` starts one, --all lists older ones"]
     lines = table(_WORKERS, [_worker(worker, now, screen) for worker in workers], screen)
     return [*lines, *damage_lines(workers, screen)]
 

@@ -60,7 +60,7 @@ def list_operations(
     if as_json:
         print_json({"now": page.now, "operations": page.rows, "next": next_cursor})
         return
-    none = "no operation like that is on record" if narrowed else "no operator action is on record"
+    none = "no such operation is recorded" if narrowed else "no operator action is recorded"
     options = [f"--{key}={text}" for key, text in narrowed.items()]
     _print(page, _cells_of_operation, none, options, next_cursor)
 
@@ -92,7 +92,7 @@ def list_actions(
         actions = Masks.of().on(plain(page.rows))  # the state before may contain a result
         print_json({"now": page.now, "actions": actions, "next": next_cursor}, is_stored=True)
         return
-    _print(page, _cells_of_row, "no operator action of that kind is on record", options, next_cursor)
+    _print(page, _cells_of_row, "no such operator action is recorded", options, next_cursor)
 
 
 def _print(
@@ -104,7 +104,7 @@ def _print(
 ) -> None:
     screen = Screen.of(sys.stdout)
     if not page.recorded:
-        say("this database keeps no audit yet: `horsies db upgrade` adds it")
+        say("this database has no audit trail yet: `horsies db upgrade` adds it")
     elif page.rows:
         say(*table(_COLUMNS, [cells(row, page.now, screen) for row in page.rows], screen))
     elif next_cursor is None:

@@ -30,7 +30,7 @@ recovery = typer.Typer(
     no_args_is_help=True,
 )
 sessions = typer.Typer(
-    name="sessions", help="List database sessions that hold up ours, cancel or terminate them.", no_args_is_help=True
+    name="sessions", help="List, cancel or terminate database sessions that block ours.", no_args_is_help=True
 )
 audit = typer.Typer(name="audit", help="List operator actions, and undo them.", no_args_is_help=True)
 
@@ -84,15 +84,17 @@ def run(
 @on_database
 def ls_actions(
     database: DatabaseOptions,
-    operation: Annotated[str | None, text_option("--operation", "ID", "Each row of one operation, by its id.")] = None,
-    task: Annotated[str | None, text_option("--task", "ID", "What was done to one task.")] = None,
-    worker: Annotated[str | None, text_option("--worker", "ID", "What was done to one worker.")] = None,
-    queue: Annotated[str | None, text_option("--queue", "NAME", "What was done to one queue.")] = None,
-    schedule: Annotated[str | None, text_option("--schedule", "NAME", "What was done to one schedule.")] = None,
-    workflow: Annotated[str | None, text_option("--workflow", "ID", "What was done to one workflow.")] = None,
-    node: Annotated[str | None, text_option("--node", "WORKFLOW:INDEX", "What was done to one node.")] = None,
-    since: Annotated[str | None, text_option("--since", "TIME", "Since a day or time, or for so long: 12h.")] = None,
-    by: Annotated[str | None, text_option("--by", "WHO", "By this user, user@host, host or database role.")] = None,
+    operation: Annotated[str | None, text_option("--operation", "ID", "The rows of this operation.")] = None,
+    task: Annotated[str | None, text_option("--task", "ID", "Actions on this task.")] = None,
+    worker: Annotated[str | None, text_option("--worker", "ID", "Actions on this worker.")] = None,
+    queue: Annotated[str | None, text_option("--queue", "NAME", "Actions on this queue.")] = None,
+    schedule: Annotated[str | None, text_option("--schedule", "NAME", "Actions on this schedule.")] = None,
+    workflow: Annotated[str | None, text_option("--workflow", "ID", "Actions on this workflow.")] = None,
+    node: Annotated[str | None, text_option("--node", "WORKFLOW:INDEX", "Actions on this node of a workflow.")] = None,
+    since: Annotated[
+        str | None, text_option("--since", "TIME", "Operations since then: 12h, 14:05 or 2026-11-18.")
+    ] = None,
+    by: Annotated[str | None, text_option("--by", "WHO", "Operations by this user, host or role.")] = None,
     verb: Annotated[str | None, text_option("--verb", "VERB", "Operations with this verb: requeue.")] = None,
     limit: LimitOption = 50,
     after: AfterOption = None,
@@ -115,7 +117,9 @@ def ls_actions(
     if operation is None and target is None:
         list_operations(choice, narrowed, limit=limit, after=after, as_json=as_json)
     elif narrowed:
-        raise typer.BadParameter(f"--{next(iter(narrowed))} chooses operations; leave it out where one thing is named")
+        raise typer.BadParameter(
+            f"--{next(iter(narrowed))} filters operations; leave it out if you name one operation or target"
+        )
     else:
         list_actions(choice, operation, target, limit=limit, after=after, as_json=as_json)
 
@@ -141,7 +145,7 @@ def ls_sessions(database: DatabaseOptions, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"sessions": found})
     elif not found:
-        say("no session of ours waits for a lock")
+        say("no session of horsies waits for a lock")
     else:
         titles = ("PID", "SESSION", "STATE", "OPEN", "BLOCKS", "FOR", "STATEMENT")
         columns = [TableColumn(title, right=title in _NUMBERS, rank=title == "STATEMENT") for title in titles]

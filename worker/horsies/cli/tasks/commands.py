@@ -74,11 +74,11 @@ def ls(
 def stats(
     database: DatabaseOptions,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="FILTER", help="Which tasks to count: `queue:mail -error:TIMEOUT`.")
+        list[str] | None, typer.Argument(metavar="FILTER", help="Count only these tasks: `queue:mail -error:TIMEOUT`.")
     ] = None,
     filter_text: FilterOption = None,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="Tasks that ended so long ago at most, or since a day or time: 6h.")
+        str, typer.Option(metavar="TIME", help="Tasks that ended within this time, or since a day or time: 6h.")
     ] = "1h",
     name: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this name, or names like `shop.*`; may be repeated.")
@@ -90,7 +90,7 @@ def stats(
     as_json: JsonOption = False,
     filter_help: FilterHelpOption = False,
 ) -> None:
-    """Show how the tasks of each name fared: failures, waits, durations, retries, share of the busy time.
+    """Show figures of the tasks of each name: failures, waits, durations, retries, share of the busy time.
 
     Of the tasks that ended since `--since`. WAIT counts from when a task was due to its last start, RUN from there to
     its end. Where more than 60,000 ended, the newest of each name are read: a number with `+` is a minimum, and the
@@ -151,10 +151,10 @@ def stack(
     database: DatabaseOptions,
     task_id: TaskIdArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Ask again every second, and mark what has changed.")
+        bool, typer.Option("--follow", "-f", help="Ask again until the task ends, and mark what has changed.")
     ] = False,
     variables: Annotated[
-        bool, typer.Option("--locals", help="Show local variables, too; `--mask` and the config file hide some.")
+        bool, typer.Option("--locals", help="Also show local variables; `--mask` and the config file hide some.")
     ] = False,
     mask: MaskOption = None,
     reason: ReasonOption = None,
@@ -163,11 +163,11 @@ def stack(
 ) -> None:
     """Show what a running task is doing now: its Python stack, the innermost line first.
 
-    The worker that runs it answers, within a second; nothing is installed, and the task goes on. Lines of libraries are
-    dim. The audit trail says who looked. `allow_looks=False` in the application's AppConfig forbids it.
+    The worker that runs it answers within a second, without stopping the task; nothing needs to be installed. Lines of
+    libraries are dim. The audit trail says who looked. `allow_looks=False` in the application's AppConfig forbids it.
 
-    Of a task that has not begun, because another one has its place in its child or its worker, the stack of that one is
-    shown. `--json` then names the first one as `starved`.
+    If the task has not begun because another one occupies its child or its worker, the stack of that one is shown;
+    `--json` then names the first one as `starved`.
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """
@@ -182,15 +182,15 @@ def stack(
 def logs(
     database: DatabaseOptions,
     task_id: TaskIdArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the task ends.")] = False,
     reason: ReasonOption = None,
     read_only: ReadOnlyOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a running task prints and logs: the last 64 kB, which its worker keeps in memory.
 
-    Times are those at which the worker read the lines; stderr, where logging goes, is yellow. A line says how much is
-    left out where more is written than can be passed on. Without this command, nothing is sent and nothing is stored.
+    Times are those at which the worker read the lines; stderr, where logging goes, is yellow. If the task writes more
+    than can be passed on, a line says how much is left out. Without this command, nothing is sent or stored.
     The audit trail says who looked; `allow_looks=False` in the application's AppConfig forbids it.
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.

@@ -115,7 +115,7 @@ def _task(row: TaskRow, now: datetime, screen: Screen) -> list[TableCell | str]:
 
 def _none_listed(text: str, sort: Sort, *, first: bool) -> list[str]:
     if not first:
-        return ["there are no more"]
+        return ["there are no more tasks"]
     if text:
         return [f"no task matches {text}", "`horsies tasks ls` shows the newest of all, --filter-help explains filters"]
     if sort in (Sort.WAITING, Sort.RUNNING, Sort.FINISHED):

@@ -104,7 +104,7 @@ def _cells(row: WorkflowRow, now: datetime, screen: Screen) -> list[TableCell | 
 
 def _none_listed(text: str, *, first: bool) -> list[str]:
     if not first:
-        return ["there are no more"]
+        return ["there are no more workflows"]
     if text:
         hint = "`horsies workflows ls` shows the newest of all, --filter-help explains filters"
         return [f"no workflow matches {text}", hint]
