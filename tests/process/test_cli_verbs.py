@@ -88,9 +88,9 @@ async def test_exit_codes_tell_how_much_was_done(connection: asyncpg.Connection,
     ("words", "why"),
     [
         ([], "no task is selected: give ids or --filter"),
-        (["t", "--filter", "status:failed"], "give one of them"),
+        (["t", "--filter", "status:failed"], "give either ids or --filter, not both"),
         (["--filter", " "], "an empty filter matches every task"),
-        (["status:failed"], "a filter is given as --filter 'status:failed'"),
+        (["status:failed"], "write a filter as --filter 'status:failed'"),
     ],
 )
 async def test_a_verb_is_told_what_it_is_for(connection: asyncpg.Connection, words: list[str], why: str) -> None:
