@@ -85,7 +85,7 @@ async def test_all_that_judge_a_join_come_to_the_same_verdict(connection: asyncp
     assert set(verdicts.values()) == {"READY", "SKIPPED", "PENDING", None}
 
     rows = await connection.fetch(statement("damaged_workflows"), 10_000)
-    assert {row["id"] for row in rows} == damaged
+    assert {row["ids"][0] for row in rows} == damaged
     found, last = set(), ""
     while page := await stuck_workflows(connection, 0, 500, after=last):
         found, last = found | set(page), page[-1]

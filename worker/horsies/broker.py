@@ -23,8 +23,7 @@ from horsies.lifecycle.recovering import (
     Recovered,
     SilentRows,
     expire_pending,
-    sweep_claims_once,
-    sweep_runs_once,
+    sweep_once,
 )
 from horsies.store.callers import CallerConnectionError, OwnDatabase, on_callers, on_callers_blocking, session_database
 from horsies.store.connect import is_transient
@@ -187,7 +186,9 @@ class PostgresBroker:
         settings = self._recovery(
             running_stale_threshold_ms=stale_threshold_ms, finalizing_stale_threshold_ms=finalizing_stale_threshold_ms
         )
-        return await self._swept("mark_stale_tasks_as_failed", partial(sweep_runs_once, config=settings, spare=spare))
+        return await self._swept(
+            "mark_stale_tasks_as_failed", partial(sweep_once, config=settings, status="RUNNING", spare=spare)
+        )
 
     async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000, *, spare: bool = True) -> int:
         """Requeue CLAIMED tasks without a heartbeat, like a sweep; return their number.
@@ -195,7 +196,9 @@ class PostgresBroker:
         `spare` and failures as with `mark_stale_tasks_as_failed`.
         """
         settings = self._recovery(claimed_stale_threshold_ms=stale_threshold_ms)
-        return await self._swept("requeue_stale_claimed", partial(sweep_claims_once, config=settings, spare=spare))
+        return await self._swept(
+            "requeue_stale_claimed", partial(sweep_once, config=settings, status="CLAIMED", spare=spare)
+        )
 
     async def expire_pending_tasks(self) -> BrokerResult[int]:
         """Expire PENDING tasks past their good_until; returns their number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeCode
@@ -167,39 +167,29 @@ class SilentRows:
         )
 
 
-async def sweep_runs_once(
-    conn: asyncpg.Connection, config: RecoveryConfig, *, spare: bool
+async def sweep_once(
+    conn: asyncpg.Connection, config: RecoveryConfig, status: Literal["RUNNING", "CLAIMED"], *, spare: bool
 ) -> tuple[Recovered, SilentRows | None]:
-    """Sweep runs for a caller that may be the only one. With `spare=False`, silence alone counts as a death."""
-    thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
-    beat_ms = config.runner_heartbeat_interval_ms if spare else None
+    """Sweep runs or claims for a caller that may be the only one. Without `spare`, silence alone counts as a death."""
     if spare:
         await write_pulse(conn, config, 1.0, lives=False)
-    done = await recover_stale_runs(conn, threshold_ms=thresholds[0], finalizing_ms=thresholds[1], beat_ms=beat_ms)
-    left = len((await stale_runs(conn, *thresholds, None))[0]) if spare else 0
-    return done, await _silent_rows(conn, "RUNNING", left, thresholds[0], beat_ms)
-
-
-async def sweep_claims_once(
-    conn: asyncpg.Connection, config: RecoveryConfig, *, spare: bool
-) -> tuple[Recovered, SilentRows | None]:
-    """Sweep claims for a caller that may be the only one; see sweep of runs."""
-    threshold_ms = config.claimed_stale_threshold_ms
-    beat_ms = config.claimer_heartbeat_interval_ms if spare else None
-    if spare:
-        await write_pulse(conn, config, 1.0, lives=False)
-    done = await requeue_stale_claims(conn, threshold_ms=threshold_ms, beat_ms=beat_ms)
-    left = len(await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, None, _MAX_AT_ONCE)) if spare else 0
-    return done, await _silent_rows(conn, "CLAIMED", left, threshold_ms, beat_ms)
-
-
-async def _silent_rows(
-    conn: asyncpg.Connection, status: str, left: int, threshold_ms: int, beat_ms: int | None
-) -> SilentRows | None:
+    left = 0
+    if status == "RUNNING":
+        threshold_ms, finalizing_ms = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
+        beat_ms = config.runner_heartbeat_interval_ms if spare else None
+        done = await recover_stale_runs(conn, threshold_ms=threshold_ms, finalizing_ms=finalizing_ms, beat_ms=beat_ms)
+        if spare:
+            left = len((await stale_runs(conn, threshold_ms, finalizing_ms, None))[0])
+    else:
+        threshold_ms = config.claimed_stale_threshold_ms
+        beat_ms = config.claimer_heartbeat_interval_ms if spare else None
+        done = await requeue_stale_claims(conn, threshold_ms=threshold_ms, beat_ms=beat_ms)
+        if spare:
+            left = len(await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, None, _MAX_AT_ONCE))
     if beat_ms is None or not left:
-        return None
+        return done, None
     pulse = await read_pulse(conn, threshold_ms, beat_ms)
-    return SilentRows(status, left, threshold_ms, None if pulse is None else pulse.spared_until)
+    return done, SilentRows(status, left, threshold_ms, None if pulse is None else pulse.spared_until)
 
 
 async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[str, int]:

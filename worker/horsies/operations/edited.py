@@ -17,7 +17,8 @@ from horsies.operations.target import ArgumentChange, OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import datetime
+
+    import asyncpg
 
 _ABSENT: Any = object()
 
@@ -109,21 +110,6 @@ def _check_tags(tree: dict[str, Any], path: list[str | int]) -> None:
         raise CorruptJsonError(spell_path(path), "is tagged as an object, but lacks module, qualname or data")
 
 
-@dataclass(frozen=True, slots=True)
-class RerunSource:
-    """The original of a rerun. `good_until` only if it lies ahead; `now` is the server's clock."""
-
-    task_id: str
-    task_name: str
-    queue_name: str
-    priority: int
-    args: str | None
-    kwargs: str | None
-    task_options: str | None
-    good_until: datetime | None
-    now: datetime
-
-
 def checked(edited: Arguments) -> Arguments:
     """Return the arguments in their stored form; OperationError names what is wrong, and where."""
     return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
@@ -171,38 +157,36 @@ def _tree(text: str | None, empty: Any) -> Any:
 @lru_cache(maxsize=256)
 def policy_retries(task_options: str | None) -> int:
     """Return the retries of a policy; 0 without a policy and for unreadable options, as in a worker."""
-    options = _tree_of(task_options)
-    rule = RetryRule.from_stored(options)
+    rule = RetryRule.from_stored(_tree_of(task_options))
     return 0 if rule is None else rule.max_retries
 
 
-def copy_of(source: RerunSource | None, edited: Arguments) -> tuple[Any, ...]:
+def copy_of(source: asyncpg.Record | None, edited: Arguments) -> tuple[Any, ...]:
     """Return the values of a copy, in the order of `rerun_change`. A deleted original has none and is refused."""
     if source is None:
         return (new_task_id(), *(None,) * 7)
-    args = source.args if edited.args is None else _or_null(edited.args)
-    kwargs = source.kwargs if edited.kwargs is None else _or_null(edited.kwargs)
-    options = source.task_options if source.good_until is not None else _without_deadline(source.task_options)
+    args, kwargs = (
+        source[name] if text is None else None if text in ("[]", "{}") else text
+        for name, text in (("args", edited.args), ("kwargs", edited.kwargs))
+    )
+    good_until, now = source["good_until"], source["now"]
+    options = source["task_options"] if good_until is not None else _without_deadline(source["task_options"])
     fingerprint = enqueue_sha(
-        task_name=source.task_name,
-        queue_name=source.queue_name,
-        priority=source.priority,
+        task_name=source["task_name"],
+        queue_name=source["queue_name"],
+        priority=source["priority"],
         args_json=args,
         kwargs_json=kwargs,
-        sent_at=source.now,
-        good_until=source.good_until,
+        sent_at=now,
+        good_until=good_until,
         task_options=options,
     )
-    return new_task_id(), fingerprint, args, kwargs, options, policy_retries(options), source.good_until, source.now
-
-
-def _or_null(text: str) -> str | None:
-    return None if text in ("[]", "{}") else text
+    return new_task_id(), fingerprint, args, kwargs, options, policy_retries(options), good_until, now
 
 
 @lru_cache(maxsize=256)
 def _without_deadline(task_options: str | None) -> str | None:
-    """Return the deadline of a copy, without one that has passed."""
+    """Return the options of a copy, whose original's deadline has passed."""
     options = _tree_of(task_options)
     if not isinstance(options, dict) or options.get("good_until") is None:
         return task_options

@@ -7,18 +7,22 @@ import pwd
 import socket
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.errors import HorsiesError
 from horsies.domain.quantities import counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
     from horsies.domain.states import TargetKind
+    from horsies.lifecycle.workflow_rows import NodeRow
     from horsies.operations.verb import Verb
+
+
+_MAX_NODES: Final = 5
 
 
 class OperationError(HorsiesError):
@@ -33,6 +37,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence that offers the known name that is most alike; empty if there is none."""
     near = get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def names(nodes: Sequence[NodeRow]) -> str:
+    """Return the names of the first five nodes, and how many more there are."""
+    more = f" and {len(nodes) - _MAX_NODES} more" if len(nodes) > _MAX_NODES else ""
+    return ", ".join(node.node_id for node in nodes[:_MAX_NODES]) + more
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,15 +68,6 @@ class WorkerFacts:
         return f"alive: last sign of life {self.late}"
 
     @property
-    def _excuse(self) -> str:
-        late = self.silent_s is not None and self.silent_s > ALIVE_WITHIN_S
-        return (
-            ", and the database accepted no heartbeats meanwhile: try again in a minute"
-            if late and self.excused
-            else ""
-        )
-
-    @property
     def since(self) -> datetime | None:
         """The time of the order to drain."""
         return self.draining_since
@@ -84,7 +75,10 @@ class WorkerFacts:
     @property
     def late(self) -> str:
         """The age of its last sign of life, and the excuse for its silence if there is one."""
-        return f"{span(self.silent_s or 0)} ago{self._excuse}"
+        silent_s = self.silent_s or 0
+        if silent_s <= ALIVE_WITHIN_S or not self.excused:
+            return f"{span(silent_s)} ago"
+        return f"{span(silent_s)} ago, and the database accepted no heartbeats meanwhile: try again in a minute"
 
     @property
     def state(self) -> WorkerState:

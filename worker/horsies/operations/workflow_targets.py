@@ -14,7 +14,7 @@ from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.repairs import DamagedWorkflowError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.operations.audit_rows import session_rights, write_audit, write_refusal
-from horsies.operations.target import OperationError, Preview, Refusal, RefusedError, RowOutcome, Target
+from horsies.operations.target import OperationError, Preview, Refusal, RefusedError, RowOutcome, Target, names
 from horsies.operations.verb import AppliedVerb
 from horsies.query import parse_workflows, workflow_conditions
 from horsies.views import workflow_matching
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _MAX_ROWS: Final = 10_000
 """Maximum number of workflows of one operation; each is read with its whole family, in 5 ms."""
 _MAX_LINES: Final = 500
-_MAX_NAMED: Final = 5
 _ARGUMENTS_FIXED: Final = frozenset(
     {WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED}
 )
@@ -115,11 +114,6 @@ class WorkflowFacts:
                 f"{self.flow.name}: these ran with the failure as their input, or without it, and do not run again:"
                 f" {names(kept)}; only a rerun of the whole workflow computes them again"
             )
-
-
-def names(nodes: Sequence[NodeRow]) -> str:
-    more = f" and {len(nodes) - _MAX_NAMED} more" if len(nodes) > _MAX_NAMED else ""
-    return ", ".join(node.node_id for node in nodes[:_MAX_NAMED]) + more
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, options: Options) -> Preview:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain import tags
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
-from horsies.operations.target import OperationError, RefusedError
+from horsies.operations.target import OperationError, RefusedError, names
 from horsies.operations.verb import TYPES, AppliedVerb, Option, WorkflowVerb
 from horsies.store.statements import statement
 
@@ -65,8 +65,6 @@ def _cannot_skip(seen: WorkflowFacts) -> str | None:
 
 
 def _effects_of_skip(seen: WorkflowFacts) -> Iterator[str]:
-    from horsies.operations.workflow_targets import names
-
     yield from seen.stopped()
     after = [one for one in seen.nodes[seen.flow.id] if seen.index in one.dependencies and not one.has_ended]
     if after:
@@ -160,8 +158,6 @@ def _cannot_complete(seen: WorkflowFacts) -> str | None:
 
 
 def _effects_of_complete(seen: WorkflowFacts) -> Iterator[str]:
-    from horsies.operations.workflow_targets import names
-
     yield from seen.stopped()
     opened = {} if seen.reopening is None else seen.reopening.reopened
     after = [one for one in seen.nodes[seen.flow.id] if seen.index in one.dependencies]

@@ -46,10 +46,10 @@ async def _requires(conn: asyncpg.Connection, seen: Sequence[ExpectedState], opt
 
 async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> tuple[Any, ...]:
     """Return for each original the values of its copy. The originals stay locked until the copies are stored."""
-    from horsies.operations.edited import Arguments, RerunSource, copy_of
+    from horsies.operations.edited import Arguments, copy_of
 
     rows = await conn.fetch(statement(__name__, "rerun_sources"), [one.task_id for one in seen])
-    sources = {row["id"]: RerunSource(*row) for row in rows}
+    sources = {row["id"]: row for row in rows}
     edited = Arguments(options.get("args"), options.get("kwargs"))
     return tuple(map(list, zip(*(copy_of(sources.get(one.task_id), edited) for one in seen), strict=True)))
 

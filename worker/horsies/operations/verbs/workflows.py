@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.domain.quantities import counted
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
-from horsies.operations.target import RefusedError
+from horsies.operations.target import RefusedError, names
 from horsies.operations.verb import AppliedVerb, WorkflowVerb
 from horsies.store.statements import statement
 
@@ -38,8 +38,6 @@ async def _with_reopening(conn: asyncpg.Connection, seen: WorkflowFacts) -> Work
 
 
 def _effects_of_retry(seen: WorkflowFacts) -> Iterator[str]:
-    from horsies.operations.workflow_targets import names
-
     if seen.reopening is None:
         return
     opened = list(seen.reopening.reopened.values())
