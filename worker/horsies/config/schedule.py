@@ -148,10 +148,6 @@ def stored_pattern(stored: object) -> SchedulePattern:
     return _STORED_PATTERN.validate_python(stored)
 
 
-def _cron_of_text(pattern: object) -> object:
-    return CronSchedule(expression=pattern) if isinstance(pattern, str) else pattern
-
-
 # The primary key of horsies_schedule_state and the column horsies_tasks.task_name hold 255 characters.
 StoredName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -163,7 +159,10 @@ class _Schedule(CheckedModel):
     """Name by which the database knows the schedule: a renamed one is a new one."""
     pattern: Annotated[
         Annotated[SchedulePattern, Field(discriminator="type")],
-        BeforeValidator(_cron_of_text, json_schema_input_type=SchedulePattern | str),
+        BeforeValidator(
+            lambda pattern: CronSchedule(expression=pattern) if isinstance(pattern, str) else pattern,
+            json_schema_input_type=SchedulePattern | str,
+        ),
     ]
     """Times of the runs; a string is a cron expression."""
     enabled: bool = True
@@ -225,10 +224,6 @@ class TaskSchedule(_Schedule):
         yield None if self.queue_name is None else why_not_a_queue_name(self.queue_name)
 
 
-def _key_of_definition(workflow: object) -> object:
-    return workflow.definition_key if hasattr(workflow, "definition_key") else workflow
-
-
 class WorkflowSchedule(_Schedule):
     """One workflow, the parameters of its `build_with`, and the times at which it is started."""
 
@@ -247,7 +242,7 @@ class WorkflowSchedule(_Schedule):
             max_catch_up_runs: int = 100,
         ) -> None: ...
 
-    workflow: Annotated[StoredName, BeforeValidator(_key_of_definition)]
+    workflow: Annotated[StoredName, BeforeValidator(lambda workflow: getattr(workflow, "definition_key", workflow))]
     """A WorkflowDefinition, or its definition_key."""
     params: dict[str, Any] = Field(default_factory=dict)
     """The arguments of its `build_with`."""

@@ -24,7 +24,8 @@ _SECRET_OPTION = re.compile(r"(?:-c\s*|--)[^\s=]*\.|password|secret|token|key", 
 
 def mask(text: str) -> str:
     """Replace every password that looks like part of a URL or a connection string by ***."""
-    text = _ASSIGNMENT.sub(_mask_assignment, text)  # first: an '@' in there would look like the end of a login
+    # Assignments first: an '@' in there would look like the end of a login.
+    text = _ASSIGNMENT.sub(lambda it: f"{it[1]}{it[2]}***" if is_secret(it[1], it[3]) else it[0], text)
     return _PASSWORD_WITHOUT_HOST.sub(r"\1:***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", text))
 
 
@@ -79,11 +80,6 @@ def mask_whole(text: str) -> str:
 def mask_word(text: str) -> str:
     """Mask a name or an argument, which may be a URL by mistake; `shop.tasks:app` is returned unchanged."""
     return mask_whole(text) if "://" in text or "@" in text else mask(text)
-
-
-def _mask_assignment(found: re.Match[str]) -> str:
-    name, equals, value = found.groups()
-    return f"{name}{equals}***" if is_secret(name, value) else found[0]
 
 
 def is_secret(name: str, value: str) -> bool:

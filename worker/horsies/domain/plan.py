@@ -246,13 +246,7 @@ def _references_in(tree: object) -> Iterator[tuple[dict[str, Any], str, NodeRef]
     for holder in holders:
         if isinstance(holder, dict):
             for name, value in holder.items():
-                if (ref := _reference_in(value)) is not None:
-                    yield holder, name, ref
-
-
-def _reference_in(value: object) -> NodeRef | None:
-    node = value.get(_NODE) if isinstance(value, dict) and value.get(tags.INJECTED_RESULT) is True else None
-    if not isinstance(node, dict):
-        return None
-    workflow_id, task_index = node.get("workflow_id"), node.get("task_index")
-    return NodeRef(workflow_id, task_index) if isinstance(workflow_id, str) and isinstance(task_index, int) else None
+                marked = isinstance(value, dict) and value.get(tags.INJECTED_RESULT) is True
+                match value.get(_NODE) if marked else None:
+                    case {"workflow_id": str(workflow_id), "task_index": int(task_index)}:
+                        yield holder, name, NodeRef(workflow_id, task_index)

@@ -56,27 +56,18 @@ class RetryRule:
         policy = options.get("retry_policy") if isinstance(options, Mapping) else None
         if not isinstance(policy, Mapping):
             return None
+        codes, retries, intervals = map(policy.get, ("auto_retry_for", "max_retries", "intervals"))
+        if not isinstance(intervals, list) or not intervals or not all(map(is_whole, intervals)):
+            intervals = DEFAULT_INTERVALS
         return cls(
-            auto_retry_for=_codes(policy.get("auto_retry_for")),
-            max_retries=_max_retries(policy.get("max_retries")),
-            intervals=_intervals(policy.get("intervals")),
+            auto_retry_for=frozenset(
+                code for code in (codes if isinstance(codes, list) else ()) if isinstance(code, str)
+            ),
+            max_retries=min(max(retries, 0), MOST_RETRIES) if is_whole(retries) else DEFAULT_MAX_RETRIES,
+            intervals=tuple(intervals),
             backoff_strategy="exponential" if policy.get("backoff_strategy") == "exponential" else "fixed",
             jitter=policy.get("jitter") is not False,
         )
-
-
-def _codes(stored: object) -> frozenset[str]:
-    return frozenset(code for code in stored if isinstance(code, str)) if isinstance(stored, list) else frozenset()
-
-
-def _max_retries(stored: object) -> int:
-    return min(max(stored, 0), MOST_RETRIES) if is_whole(stored) else DEFAULT_MAX_RETRIES
-
-
-def _intervals(stored: object) -> tuple[int, ...]:
-    if isinstance(stored, list) and stored and all(is_whole(item) for item in stored):
-        return tuple(stored)
-    return DEFAULT_INTERVALS
 
 
 class GiveUpReason(StrEnum):
@@ -133,21 +124,14 @@ def decide(
 
 
 def delay_s(rule: RetryRule, retry_number: int, rng: Random) -> float:
-    """Seconds before retry `retry_number`, counted from 1; finite for any number."""
-    base = max(_base_delay_s(rule, max(retry_number, 1)), SHORTEST_DELAY_S)
-    return base * rng.uniform(1 - JITTER, 1 + JITTER) if rule.jitter else base
-
-
-def _base_delay_s(rule: RetryRule, retry_number: int) -> float:
-    if rule.backoff_strategy == "fixed":
-        nth = min(retry_number, len(rule.intervals))
-        return _bounded(rule.intervals[nth - 1])
-    doublings = min(retry_number, MOST_RETRIES) - 1
-    return _bounded(_bounded(rule.intervals[0]) * 2.0**doublings)
-
-
-def _bounded(seconds: float) -> float:
-    return float(min(max(seconds, 0), LONGEST_DELAY_S))
+    """Return the seconds before retry `retry_number`, counted from 1; finite for any number."""
+    is_fixed = rule.backoff_strategy == "fixed"
+    interval = rule.intervals[min(max(retry_number, 1), len(rule.intervals)) - 1 if is_fixed else 0]
+    seconds = float(min(max(interval, 0), LONGEST_DELAY_S))
+    if not is_fixed:
+        seconds = min(seconds * 2.0 ** (min(max(retry_number, 1), MOST_RETRIES) - 1), LONGEST_DELAY_S)
+    seconds = max(seconds, SHORTEST_DELAY_S)
+    return seconds * rng.uniform(1 - JITTER, 1 + JITTER) if rule.jitter else seconds
 
 
 def timeout_of(task_options: str | None, default: int | None) -> int | None:

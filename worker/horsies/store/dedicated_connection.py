@@ -140,17 +140,19 @@ async def inspect_server(database: Database, *, durable: bool) -> tuple[bool, li
         await connection.close()
     warnings = []
     if commits == "off":
-        warnings.append(f"synchronous_commit is off: {_lost_commits(pooled=pooled, durable=durable)}")
+        effect = "sends and outcomes that were confirmed in the last moments before a crash of the server are lost"
+        if durable and not pooled:
+            effect = (
+                "sends, starts and outcomes set it to on for themselves; PostgresConfig(durable=False) leaves it off"
+            )
+        elif durable:
+            effect += "; ALTER ROLE … SET synchronous_commit = on"
+        else:
+            effect += ", because of durable=False"
+        warnings.append(f"synchronous_commit is off: {effect}")
     if pooled and isolation != "read committed":
         warnings.append(
             f"the default isolation of this role is {isolation!r}, and a pooler takes no settings: claims may fail;"
             " ALTER ROLE … SET default_transaction_isolation = 'read committed'"
         )
     return pooled, warnings
-
-
-def _lost_commits(*, pooled: bool, durable: bool) -> str:
-    if durable and not pooled:
-        return "sends, starts and outcomes set it to on for themselves; PostgresConfig(durable=False) leaves it off"
-    lost = "sends and outcomes that were confirmed in the last moments before a crash of the server are lost"
-    return f"{lost}; ALTER ROLE … SET synchronous_commit = on" if durable else f"{lost}, because of durable=False"

@@ -94,7 +94,10 @@ class Listener:
             except CONNECTION_ERRORS as error:
                 longest_s = _MAX_PAUSE_IN_PROBES * self._probe_interval_s
                 pause = _FIRST_PAUSE_S if self._healthy else min(pause * 2, longest_s)
-                self._report_lost(error)
+                if self._healthy or not self._tried.is_set():
+                    _log.warning("no notifications, polling until they arrive: %s", error)
+                self._healthy = False
+                self._on_gap()
             self._tried.set()
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load, guards nothing
 
@@ -105,7 +108,11 @@ class Listener:
         try:
             await self._subscribe(connection)
             await self._probe(connection)
-            self._report_connected()
+            if self._tried.is_set():
+                _log.info("notifications arrive again")
+            self._healthy = True
+            self._tried.set()
+            self._on_gap()
             while True:
                 await self._wait_for_work(connection)
                 if self._listened != self._callbacks.keys():
@@ -157,16 +164,3 @@ class Listener:
         self._heard = True
         for callback in tuple(self._callbacks.get(channel, ())):
             callback(str(payload))
-
-    def _report_connected(self) -> None:
-        if self._tried.is_set():
-            _log.info("notifications arrive again")
-        self._healthy = True
-        self._tried.set()
-        self._on_gap()
-
-    def _report_lost(self, error: BaseException) -> None:
-        if self._healthy or not self._tried.is_set():
-            _log.warning("no notifications, polling until they arrive: %s", error)
-        self._healthy = False
-        self._on_gap()

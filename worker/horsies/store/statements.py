@@ -169,9 +169,9 @@ def qualified(sql: str) -> str:
     In a schema of the search path that others may create in, a function of that name with types that fit better would
     run in its place, with the rights of the role that sends the statement.
     """
-    return _CALL.sub(_in_its_schema, sql)
 
+    def in_its_schema(call: re.Match[str]) -> str:
+        is_call = call[1] and not call[1].startswith("horsies_") and not _NO_CALLS.match(call.string, call.start())
+        return f"pg_catalog.{call[0]}" if is_call else call[0]
 
-def _in_its_schema(call: re.Match[str]) -> str:
-    is_call = call[1] and not call[1].startswith("horsies_") and not _NO_CALLS.match(call.string, call.start())
-    return f"pg_catalog.{call[0]}" if is_call else call[0]
+    return _CALL.sub(in_its_schema, sql)

@@ -40,7 +40,7 @@ async def read_all_times(connection: asyncpg.Connection) -> None:
     for name, encode, decode in (
         ("timestamptz", _encode, _decoder(_EPOCH)),
         ("timestamp", _encode_local, _decoder(_LOCAL_EPOCH)),
-        ("interval", _encode_span, _decode_span),
+        ("interval", lambda span: (0, span.days, span.seconds * 1_000_000 + span.microseconds), _decode_span),
     ):
         await connection.set_type_codec(name, schema="pg_catalog", encoder=encode, decoder=decode, format="tuple")
 
@@ -90,10 +90,6 @@ def _decode_span(stored: tuple[int, int, int]) -> timedelta:
         return timedelta(days + years * 365 + months * 30, 0, ticks)  # as asyncpg
     except OverflowError:
         return timedelta.max if days + years * 365 > 0 else timedelta.min
-
-
-def _encode_span(span: timedelta) -> tuple[int, int, int]:
-    return 0, span.days, span.seconds * 1_000_000 + span.microseconds
 
 
 ELEMENTS: Final = {

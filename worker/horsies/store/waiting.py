@@ -76,7 +76,11 @@ class Waiting(Generic[AwaitedT]):
                     if found is None or found.is_final or clock() >= deadline:
                         return found
                 self._listen()
-                await _sleep(wake, min(self._poll_s(failing_since), deadline - clock()))
+                healthy = self._listens and self._listener is not None and self._listener.healthy
+                poll_s = _POLL_S if healthy and failing_since is None else _POLL_WITHOUT_NOTIFICATIONS_S
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(poll_s, deadline - clock())):
+                        await wake.wait()
 
     def close(self) -> None:
         if self._unlistening is not None:
@@ -96,10 +100,6 @@ class Waiting(Generic[AwaitedT]):
                 return await self._read(row_id)
         except TimeoutError:
             raise TimeoutError(f"the database did not answer within {limit:g} s") from None
-
-    def _poll_s(self, failing_since: float | None) -> float:
-        healthy = self._listens and self._listener is not None and self._listener.healthy
-        return _POLL_S if healthy and failing_since is None else _POLL_WITHOUT_NOTIFICATIONS_S
 
     @contextmanager
     def _registered(self, row_id: str) -> Iterator[asyncio.Event]:
@@ -135,9 +135,3 @@ class Waiting(Generic[AwaitedT]):
     def _wake(self, row_id: str) -> None:
         for wake in self._waiters.get(row_id, ()):
             wake.set()
-
-
-async def _sleep(wake: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await wake.wait()

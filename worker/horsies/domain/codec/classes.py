@@ -214,7 +214,11 @@ class StorableClasses:
         """Find a declared class that was moved and still has its old place, or whose file was imported twice."""
         if (there := _contents(sys.modules.get(module))) is None:
             return None
-        found, file = _look_up(there, qualname), there.get("__file__")
+        file, names = there.get("__file__"), there
+        found: object = None
+        for name in qualname.split("."):  # without calling anything
+            found = names.get(name)
+            names = _DICT_OF_CLASS.__get__(found) if issubclass(type(found), type) else {}
         for cls in self._by_address.values():
             if cls is found:
                 return cls
@@ -303,12 +307,3 @@ def _contents(module: object) -> dict[str, Any] | None:
     """Return the names of a module without calling a `__getattr__` or a property, which may import more."""
     contents: dict[str, Any] | None = _DICT_OF_MODULE.__get__(module) if issubclass(type(module), ModuleType) else None
     return contents
-
-
-def _look_up(names: Mapping[str, Any], qualname: str) -> object:
-    """Return what a dotted name leads to, without calling anything."""
-    found: object = None
-    for name in qualname.split("."):
-        found = names.get(name)
-        names = _DICT_OF_CLASS.__get__(found) if issubclass(type(found), type) else {}
-    return found

@@ -133,7 +133,9 @@ def fidelity(hint: Any, within: frozenset[int] = frozenset()) -> Fidelity:
     if id(bare) in within:
         return Fidelity.KEPT
     within |= {id(bare)}
-    constrained = Fidelity.RESTORED if _has_constraints(hint) else Fidelity.KEPT
+    # Text beside a type is a comment; everything else may be for pydantic.
+    has_constraints = get_origin(hint) is Annotated and not all(isinstance(extra, str) for extra in get_args(hint)[1:])
+    constrained = Fidelity.RESTORED if has_constraints else Fidelity.KEPT
     origin, arguments = get_origin(bare), get_args(bare)
     if origin is Union or origin is UnionType:
         return max(constrained, _most(arguments, within))
@@ -221,11 +223,6 @@ def bare_type(hint: Any, *, keep_new_types: bool = False) -> Any:
     return hint
 
 
-def _has_constraints(hint: Any) -> bool:
-    """Text beside a type is a comment; everything else may be for pydantic."""
-    return get_origin(hint) is Annotated and any(not isinstance(extra, str) for extra in get_args(hint)[1:])
-
-
 def _is_known(hint: Any) -> bool:
     """Return whether pydantic can write and read this type."""
     try:
@@ -276,11 +273,8 @@ def with_sorted_sets(value: Any, tree: Any) -> Any:
     if isinstance(tree, dict):
         return {name: with_sorted_sets(getattr(value, name, None), part) for name, part in tree.items()}
     # An iterator has been used up by pydantic, and a serializer of a field may write what it likes.
-    if not isinstance(tree, list) or not _is_written_item_by_item(value, tree):
+    is_container = isinstance(value, (*_SETS, Sequence)) and not isinstance(value, _TEXTS)
+    if not isinstance(tree, list) or not is_container or len(value) != len(tree):
         return tree
     items = [with_sorted_sets(*pair) for pair in zip(value, tree, strict=True)]
     return sorted(items, key=to_json) if isinstance(value, _SETS) else items
-
-
-def _is_written_item_by_item(value: Any, tree: Sequence[Any]) -> bool:
-    return isinstance(value, (*_SETS, Sequence)) and not isinstance(value, _TEXTS) and len(value) == len(tree)

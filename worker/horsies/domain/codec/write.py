@@ -178,7 +178,13 @@ class _Writer:
             "message": None if message is None else replace_surrogates(message),
         }
         if isinstance(exception, BaseException):
-            tree["exception"] = _exception_fields(exception)
+            # A `__str__` that raises, NUL, surrogates and megabytes of text are handled.
+            report = traceback.TracebackException.from_exception(exception)
+            tree["exception"] = {
+                "type": type(exception).__name__,
+                "message": clean_text(str(report), _MESSAGE_LIMIT),
+                "traceback": clean_text("".join(report.format()), _TRACEBACK_LIMIT),
+            }
         elif exception is not None:
             tree["exception"] = self.step("exception", exception)
         return tree | self.own_error_fields(value)
@@ -222,13 +228,3 @@ def moment(value: date | time) -> dict[str, Any]:
 
 def _type_name(value: object) -> str:
     return type(value).__name__
-
-
-def _exception_fields(exception: BaseException) -> dict[str, str]:
-    """Type, message and traceback; a `__str__` that raises, NUL, surrogates and megabytes of text are handled."""
-    report = traceback.TracebackException.from_exception(exception)
-    return {
-        "type": type(exception).__name__,
-        "message": clean_text(str(report), _MESSAGE_LIMIT),
-        "traceback": clean_text("".join(report.format()), _TRACEBACK_LIMIT),
-    }

@@ -208,7 +208,11 @@ async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
 async def _read_contents(conn: asyncpg.Connection) -> tuple[SchemaSession, dict[str, FoundObject]]:
     rows = await conn.fetch(_CONTENTS, NAMES)
     if not rows:
-        raise await _no_schema(conn)
+        path, role = await conn.fetchrow("SELECT pg_catalog.current_setting('search_path'), current_user")
+        raise SchemaError(
+            f"no schema of the search path ({path}) exists, or role {role} may not use it",
+            help_text=f"create the schema, correct search_path, or GRANT USAGE ON SCHEMA <name> TO {quoted(role)}",
+        )
     first = rows[0]
     session = SchemaSession(first["schema"], first["role"], first["read_only"])
     parts = ("columns", "triggers", "indexes", "privileges")
@@ -237,11 +241,3 @@ async def _applied(conn: asyncpg.Connection, session: SchemaSession) -> dict[int
             f" TO {quoted(session.role)}",
         ) from error
     return {row["version"]: row["name"] for row in rows}
-
-
-async def _no_schema(conn: asyncpg.Connection) -> SchemaError:
-    path, role = await conn.fetchrow("SELECT pg_catalog.current_setting('search_path'), current_user")
-    return SchemaError(
-        f"no schema of the search path ({path}) exists, or role {role} may not use it",
-        help_text=f"create the schema, correct search_path, or GRANT USAGE ON SCHEMA <name> TO {quoted(role)}",
-    )
