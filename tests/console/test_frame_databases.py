@@ -17,8 +17,6 @@ from horsies.store.schema import create
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.views import TABS
 
-UPSTREAM_SHAPE = (Path(__file__).parents[1] / "sql" / "upstream_shape.sql").read_text("utf-8")
-
 
 async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str) -> None:
     async with console(options(database)) as pilot:
@@ -105,15 +103,6 @@ async def test_a_database_without_our_tables_says_once_which_command_makes_them(
         assert told.times == 1
         await until(pilot, lambda: not any("counting" in line for line in lines(pilot)))
         assert not any("relation" in line for line in lines(pilot))
-
-
-async def test_a_database_that_upstream_made_says_first_what_adds_the_rest(empty_database: str) -> None:
-    made = await asyncpg.connect(empty_database)
-    await made.execute(UPSTREAM_SHAPE)
-    await made.close()
-    async with console(options(empty_database), (80, 24)) as pilot:
-        await until(pilot, lambda: "`horsies db upgrade`" in lines(pilot)[-1])
-        assert "; workers cannot be drained; " in pilot.app._errors.lines[-1].text
 
 
 async def test_an_embedded_database_has_a_short_name(embedded_server: EmbeddedServer) -> None:

@@ -116,25 +116,6 @@ async def test_an_alert_opens_the_rows_that_it_speaks_of(database: str, connecti
         await screen.sees("Degraded: RATE_LIMITED surges.")
 
 
-async def test_a_queue_grows_since_the_stored_time_and_its_past_is_the_stored_one_on_a_console_opened_now(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await alive(connection, "web-1")
-    await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name, created_at, enqueued_at)"
-        " SELECT 't' || n, 'shop.mail', 'mail', now() - interval '1 h', now() - n * interval '500 ms'"
-        "   FROM generate_series(1, 100) n;"
-        "INSERT INTO horsies_queue_samples (sampled_at, queue_name, waiting)"
-        " SELECT to_timestamp((floor(extract(epoch FROM now()) / 10) - n) * 10), name,"
-        "        CASE WHEN n > 90 THEN 5000 ELSE 100 - n END"
-        "   FROM generate_series(0, 200) n CROSS JOIN unnest(ARRAY['', 'mail']) AS name"
-    )
-    async with console(database, **OVERVIEW) as screen:
-        text = await screen.sees("mail is growing, 100 due", "/s out in the last", "6,000", "5,000")
-        line = next(line for line in text.splitlines() if "/s out in the last" in line)
-        assert " 15m " in line
-
-
 async def test_an_alert_about_schedules_opens_them(database: str, connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "nightly", definition(), next_s=-400)
     await add_schedule(connection, "calm", definition(), next_s=400)
@@ -196,19 +177,6 @@ async def test_the_footer_offers_for_a_queue_only_the_verb_that_applies(
         assert "P pause" not in screen.text.splitlines()[-1]
         await screen.press("tab", "P")
         await screen.sees("pause: select a queue")
-
-
-async def test_charts_show_the_past_and_a_longer_one_when_asked(database: str, connection: asyncpg.Connection) -> None:
-    await alive(connection, "web-1")
-    await ended(connection, 1200, within_s=7200)
-    async with console(database, **OVERVIEW) as screen:
-        text = await screen.sees("finished/s 0.", "wait p95 1.0s  p50 1.0s", "run p95 2.0s  p50 2.0s", "1h ago")
-        assert "⣿⣿⣿" in text
-        await screen.press("right_square_bracket")
-        await screen.sees("window 6h", "6h ago", "finished/s 0.")
-        await screen.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
-        text = await screen.sees("window 5m [ ]", "5m ago", "finished/s 0.")
-        assert "⣿⣿⣿" in text
 
 
 async def test_an_outage_is_a_band_without_data_and_what_operators_did_is_marked(

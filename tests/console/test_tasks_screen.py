@@ -53,14 +53,6 @@ async def test_the_newest_are_shown_with_counts_and_the_size_of_the_table_at_eve
             assert all(len(line) <= size[0] for line in text.splitlines())
 
 
-async def test_in_ascii_there_is_no_other_sign(shop: str) -> None:
-    async with console(shop, ascii=True) as screen:
-        text = await screen.sees("x failed", "FOLLOW")
-        assert text.isascii()
-        await screen.press("t")
-        assert (await screen.sees("[ ] f x failed")).isascii()
-
-
 async def test_a_filter_narrows_rows_and_counts_and_a_wrong_one_says_what_is_wrong(shop: str) -> None:
     async with console(shop) as screen:
         await screen.filter("status:failed error:TIMEOUT name:charge_card")
@@ -75,23 +67,6 @@ async def test_a_filter_narrows_rows_and_counts_and_a_wrong_one_says_what_is_wro
         await screen.sees("there is no key 'staus'; did you mean status?", "render_invoice")
         await screen.press("tab", "enter")
         await screen.sees("/ status:failed", "match")
-
-
-async def test_names_queues_codes_and_workers_that_exist_are_completed(shop: str) -> None:
-    async with console(shop) as screen:
-        await screen.sees("FOLLOW")
-        await screen.press("slash")
-        for typed, offered in [
-            ("name:sync", "sync_inv"),
-            ("queue:bu", "bulk"),
-            ("error:rat", "RATE_"),
-            ("worker:w", "web-"),
-        ]:
-            screen.type(typed)
-            await until(screen.pilot, lambda wanted=offered: wanted in screen.text.splitlines()[3], f"offers {offered}")
-            await screen.press("tab", "space")
-        await screen.press("enter")
-        await screen.sees("name:sync_inventory queue:bulk error:RATE_LIMITED worker:", "No task matches.")
 
 
 async def test_a_wrong_filter_on_the_command_line_is_opened_where_it_is_wrong(shop: str) -> None:
@@ -160,16 +135,6 @@ async def test_the_table_is_walked_to_both_ends_to_a_time_into_a_task_and_in_ano
         await screen.sees("longest running")
         assert screen.rows
         assert all("running" in row for row in screen.rows)
-
-
-async def test_states_are_switched_by_letters(shop: str) -> None:
-    async with console(shop, filter="queue:mail") as screen:
-        await screen.sees("match")
-        await screen.press("t", "r", "c", "enter")
-        await screen.sees("/ status:claimed,running queue:mail")
-        await until(screen.pilot, lambda: all("running" in row or "claimed" in row for row in screen.rows))
-        await screen.press("t", "c", "r", "enter")
-        await screen.sees("/ queue:mail", "completed")
 
 
 async def test_a_click_on_a_count_a_menu_of_columns_and_the_palette_change_what_is_shown(shop: str) -> None:

@@ -17,7 +17,6 @@ from verb_steps import until
 from worker_steps import Workers, grow_older, hold, tell, workers
 
 from horsies_tui.task.view import DetailView
-from horsies_tui.tasks.view import TasksView
 
 APPS = Path(__file__).parent.parent / "process"
 
@@ -172,24 +171,6 @@ async def test_who_no_longer_matches_stays_under_the_cursor_until_that_leaves_it
         await screen.press("k")
         await screen.filter("status:draining")
         await until(screen.pilot, lambda: screen.names == ["web-1:2"], "another filter keeps nobody")
-
-
-async def test_the_name_of_the_list_finds_a_worker_here_and_its_tasks_there(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await hold(connection, await tell(connection, "web-1", 12), "t-1")
-    await hold(connection, await tell(connection, "web-1", 1), "t-2")
-    async with workers(database) as screen:
-        await screen.sees("2 workers")
-        await screen.filter("id:web-1:12")
-        await screen.sees("1 of 2 match", "id        web-1-12-0a")
-        assert screen.names == ["web-1:12"]
-        await screen.press("2")
-        await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView))
-        await screen.sees("FOLLOW", "t-1", "t-2")
-        await screen.filter("worker:web-1:12")
-        await screen.loses("t-2")
-        await screen.sees("t-1")
 
 
 @pytest.mark.parametrize("size", [(120, 40), pytest.param((160, 50), marks=pytest.mark.chaos)])

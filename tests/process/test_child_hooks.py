@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from database_server import DatabaseServer
 from test_child import Watched
-from test_worker import Served, Worker, options, result_of
+from test_worker import Served, Worker, options, result_of, serving
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +23,8 @@ def told_to(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared_worker(server: DatabaseServer, told_to: Path) -> Iterator[tuple[str, Worker]]:
-    with server.database() as url:
-        worker = Worker(app="watched_app:app", HORSIES_DATABASE_URL=url, TEST_TOLD=str(told_to))
-        try:
-            worker.wait_for("ready")
-            yield url, worker
-        finally:
-            worker.kill()
+    with serving(server, app="watched_app:app", TEST_TOLD=str(told_to)) as served:
+        yield served
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:

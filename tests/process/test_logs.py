@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from database_server import DatabaseServer
-from test_worker import HERE, Served, Table, Worker, options, result_of
+from test_worker import HERE, Served, Table, Worker, options, result_of, serving
 
 
 @pytest.fixture
@@ -32,14 +32,9 @@ def start(database: str, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
 
 @pytest.fixture(scope="module")
 def shared_worker(server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Worker]]:
-    with server.database() as url:
-        told_to = str(tmp_path_factory.mktemp("logs") / "told")
-        worker = Worker("--loglevel", "INFO", app="watched_app:app", HORSIES_DATABASE_URL=url, TEST_TOLD=told_to)
-        try:
-            worker.wait_for("ready")
-            yield url, worker
-        finally:
-            worker.kill()
+    told_to = str(tmp_path_factory.mktemp("logs") / "told")
+    with serving(server, "--loglevel", "INFO", app="watched_app:app", TEST_TOLD=told_to) as served:
+        yield served
 
 
 async def records(worker: Worker, task_id: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from database_server import DatabaseServer
-from test_worker import HERE, Served, Worker
+from test_worker import HERE, Served, Worker, serving
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +20,8 @@ def told_to(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared_worker(server: DatabaseServer, told_to: Path) -> Iterator[tuple[str, Worker]]:
-    with server.database() as url:
-        worker = Worker(app="sentry_app:app", HORSIES_DATABASE_URL=url, TEST_TOLD=str(told_to))
-        try:
-            worker.wait_for("ready")
-            yield url, worker
-        finally:
-            worker.kill()
+    with serving(server, app="sentry_app:app", TEST_TOLD=str(told_to)) as served:
+        yield served
 
 
 def all_events(file: Path) -> list[dict[str, Any]]:

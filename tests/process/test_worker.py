@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Queue
@@ -195,16 +196,22 @@ class Served(Table):
         self.worker = worker
 
 
-@pytest.fixture(scope="module")
-def shared_worker(server: DatabaseServer) -> Iterator[tuple[str, Worker]]:
-    """The URL of a database, and its worker."""
+@contextmanager
+def serving(server: DatabaseServer, *options: str, **environ: str) -> Iterator[tuple[str, Worker]]:
+    """The URL of a database, and its worker, which is ready."""
     with server.database() as url:
-        worker = Worker(HORSIES_DATABASE_URL=url)
+        worker = Worker(*options, **{"HORSIES_DATABASE_URL": url, **environ})
         try:
             worker.wait_for("ready")
             yield url, worker
         finally:
             worker.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_worker(server: DatabaseServer) -> Iterator[tuple[str, Worker]]:
+    with serving(server) as served:
+        yield served
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 from database_server import DatabaseServer
-from test_worker import PATIENCE_S, Table, Worker
+from test_worker import PATIENCE_S, Table, Worker, serving
 
 from horsies.operations.looking import answer_to, look_at
 from horsies.operations.target import Actor
@@ -36,13 +36,8 @@ WAITS = "SELECT true FROM pg_locks WHERE relation = 'horsies_progress'::regclass
 @pytest.fixture(scope="module")
 def shared_worker(server: DatabaseServer) -> Iterator[tuple[str, Worker]]:
     """One with a single child, which also runs tasks together."""
-    with server.database() as url:
-        worker = Worker("--processes", "1", app="progress_app:app", HORSIES_DATABASE_URL=url)
-        try:
-            worker.wait_for("ready")
-            yield url, worker
-        finally:
-            worker.kill()
+    with serving(server, "--processes", "1", app="progress_app:app") as served:
+        yield served
 
 
 class Noted(Table):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,13 +28,6 @@ FORTY_TWO = TaskResult[int, TaskError](ok=42)
 NO = TaskResult[int, TaskError](err=TaskError(error_code="CARD_DECLINED", message="no"))
 LOST_CLASS = '{"__task_result__":true,"ok":{"__dataclass__":true,"module":"gone","qualname":"X","data":{}},"err":null}'
 STARTED = datetime(2026, 1, 2, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def broker(database: str) -> Iterator[PostgresBroker]:
-    made = PostgresBroker(PostgresConfig(database_url=database))
-    yield made
-    assert made.close() == Ok(None)
 
 
 async def store(connection: asyncpg.Connection, task_id: str = "t", **columns: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 
 import asyncpg
 import pytest
@@ -13,17 +12,9 @@ from pulse_steps import pulse_row
 from sweep_steps import beat_before, mark_finalizing_before, options, poison, stale_claims, stale_runs
 
 from horsies.broker import PostgresBroker
-from horsies.config.app import PostgresConfig
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Ok
-
-
-@pytest.fixture
-def broker(database: str) -> Iterator[PostgresBroker]:
-    made = PostgresBroker(PostgresConfig(database_url=database))
-    yield made
-    assert made.close() == Ok(None)
 
 
 async def test_stale_runs_are_failed_or_set_to_run_again_and_counted(

@@ -37,13 +37,6 @@ def add(a: Any, b: Any = 2) -> TaskResult[Any, TaskError]:
 
 
 @pytest.fixture
-def app(database: str) -> Iterator[Horsies]:
-    made = Horsies(AppConfig(broker=PostgresConfig(database_url=database)))
-    yield made
-    made.get_broker().close()
-
-
-@pytest.fixture
 def away() -> Iterator[Horsies]:
     """An application whose database is down."""
     made = Horsies(AppConfig(broker=PostgresConfig(database_url=UNREACHABLE)))

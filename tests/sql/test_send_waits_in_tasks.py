@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator
 from struct import pack
 
 import asyncpg
@@ -17,13 +16,6 @@ from horsies.run.pool.process import shared_memory
 from horsies.waits_in_tasks import WAIT_BYTES
 
 ENDED = 'UPDATE horsies_tasks SET status = \'COMPLETED\', result = \'{"__task_result__":true,"ok":1,"err":null}\''
-
-
-@pytest.fixture
-def app(database: str) -> Iterator[Horsies]:
-    made = Horsies(AppConfig(broker=PostgresConfig(database_url=database)))
-    yield made
-    made.get_broker().close()
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -15,7 +15,6 @@ from until import LISTENERS, until, until_listening
 from workflow_plans import Spec, node, plan
 
 from horsies import (
-    AppConfig,
     ContractCode,
     Err,
     HandleErrorCode,
@@ -48,13 +47,6 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ONE = dump_task_result(TaskResult(ok=1))
 DIAMOND = plan(node(0), node(1, 0), node(2, 0), node(3, 1, 2))
 ENDED = "UPDATE horsies_workflows SET status = $2, result = $3, error = $4 WHERE id = $1"
-
-
-@pytest.fixture
-def app(database: str) -> Iterator[Horsies]:
-    made = Horsies(AppConfig(broker=PostgresConfig(database_url=database)))
-    yield made
-    made.get_broker().close()
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import pytest
 from workflow_plans import Spec, node, plan
 
 from horsies import (
-    AppConfig,
     Err,
     ErrorCode,
     Horsies,
@@ -36,13 +35,6 @@ from horsies.workflow.starting import starting_again, starting_own
 UNREACHABLE = "postgresql://nobody@localhost:1/none"
 SENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DIAMOND = plan(node(0), node(1, 0), node(2, 0), node(3, 1, 2))
-
-
-@pytest.fixture
-def app(database: str) -> Iterator[Horsies]:
-    made = Horsies(AppConfig(broker=PostgresConfig(database_url=database)))
-    yield made
-    made.get_broker().close()
 
 
 @pytest.fixture
