@@ -145,7 +145,6 @@ async def _diagnose(conn: Connection) -> Report:
 
 async def _examine(database: Database) -> tuple[Finding, ...]:
     """Run the checks. Imported here, because all checks take time to import."""
-    from horsies.doctor.examine import examine
-    from horsies.doctor.findings import database_findings
+    from horsies.doctor.examine import database_findings, examine
 
     return tuple(database_findings(await examine(database)))

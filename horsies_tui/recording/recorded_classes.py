@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from horsies.doctor.findings import DATABASE
+from horsies.doctor.examine import DATABASE
 from horsies.domain.states import TargetKind
 from horsies.findings.diagnose import searches
 
@@ -40,7 +40,7 @@ _MODULES: Final = (
     "horsies.views.marks",
     "horsies.views.tasks",
     "horsies.views.progress",
-    "horsies.views.queues",
+    "horsies.views.cluster",
     "horsies.views.schedules",
     "horsies.views.searching",
     "horsies.views.statistics",

@@ -16,7 +16,7 @@ from test_worker import HERE, PATIENCE_S, Table, Worker
 
 from horsies.run.events import Events
 from horsies.run.serve import serve
-from horsies.views.queues import queue_rows
+from horsies.views.cluster import queue_rows
 from horsies.views.workers import Liveness, worker_rows
 
 

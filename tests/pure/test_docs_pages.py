@@ -30,7 +30,7 @@ from doc_pages import (
 from doc_tables import LANGUAGES, SETTINGS, made, made_pages
 
 import horsies
-from horsies.doctor.findings import DATABASE
+from horsies.doctor.examine import DATABASE
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode, StopCode
 from horsies.domain.errors import ErrorCode
 from horsies.findings.diagnose import searches

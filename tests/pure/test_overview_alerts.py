@@ -11,7 +11,7 @@ import pytest
 from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
 from hypothesis import given, strategies as st
 
-from horsies.doctor.findings import DATABASE
+from horsies.doctor.examine import DATABASE
 from horsies.domain.quantities import span
 from horsies.findings import FindingKind, Severity
 from horsies.findings.cluster import SweepState

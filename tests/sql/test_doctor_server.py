@@ -14,7 +14,7 @@ from until import until
 from horsies.config.app import AppConfig, PostgresConfig
 from horsies.doctor import CheckVerdict
 from horsies.doctor.checks import connections, replication, transactions
-from horsies.doctor.findings import database_findings
+from horsies.doctor.examine import database_findings
 from horsies.findings import Severity
 
 OK, WARN, FAIL, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL, CheckVerdict.UNKNOWN

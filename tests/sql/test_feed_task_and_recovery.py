@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from feed_steps import QUICK, Published, linked, send
 
-from horsies.doctor.findings import DATABASE
+from horsies.doctor.examine import DATABASE
 from horsies.findings import Finding, Severity
 from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.findings.why import ReasonKind

@@ -13,7 +13,7 @@ from horsies.domain.quantities import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
 from horsies.store.worker_states import CLAIMS, RUNS, UPKEEP
-from horsies.views.queues import pauses
+from horsies.views.cluster import pauses
 from horsies.views.workers import drain_orders, had_workers
 
 if TYPE_CHECKING:

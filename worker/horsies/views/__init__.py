@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     from horsies.views.flow import *
     from horsies.views.marks import *
     from horsies.views.progress import *
-    from horsies.views.queues import *
     from horsies.views.reader_session import *
     from horsies.views.schedules import *
     from horsies.views.searching import *
@@ -31,7 +30,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
 _MODULES = {
     "activity": "Change Changes OperationPage OperationRow changes newest_action operation_page operation_totals",
     "audit": "AuditCursor AuditPage AuditRow audit_page",
-    "cluster": "ClusterStatus cluster_status",
+    "cluster": "ClusterStatus QueueRow cluster_status queue_rows",
     "counts": "GROUPINGS Count GroupBy TaskCounts TaskGroup TaskGroups count_parts task_counts task_groups",
     "detail": "Ambiguous Attempt BriefArguments Execution NodeLink Stored TaskDetail"
     " brief_arguments find_task task_detail",
@@ -39,7 +38,6 @@ _MODULES = {
     " task_series",
     "marks": "ChartMarks chart_marks",
     "progress": "Progress",
-    "queues": "QueueRow queue_rows",
     "reader_session": "READER_SETTINGS",
     "schedules": "Definition NextRun ScheduleRow SchedulerRow ScheduleRun Schedules ScheduleStory Standing next_runs"
     " schedule_rows schedule_story",

@@ -172,7 +172,8 @@ async def operation_totals(
 ) -> list[OperationRow]:
     """Read these operations with their totals, newest first."""
     rows = await conn.fetch(statement(__name__, "activity_totals"), operation_ids, count_up_to)
-    return [_operation(row) for row in rows]
+    columns: list[list[Any]] = [[tuple(value) if isinstance(value, list) else value for value in row] for row in rows]
+    return [OperationRow(*row) for row in columns]
 
 
 async def newest_action(conn: asyncpg.Connection) -> int | None:
@@ -193,7 +194,9 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
     if _wants_changes(wanted, "task"):
         text = _by_itself("activity_task_ends", "activity_task_by_itself", audited=here.actions)
         ends = await conn.fetch(text, _MAX_ENDS, since, until, _MAX_GROUPS)
-        found += _merged([*map(_task_end, ends), *await _attempts(conn, since, until)])
+        limits = (_SLICES, _MAX_PER_SLICE, _MAX_COUNTED, _MAX_GROUPS)
+        attempts = await conn.fetch(statement(__name__, "activity_attempts"), since, until, *limits)
+        found += _merged([*map(_task_end, ends), *map(_task_end, attempts)])
         reached = aware(ends[0]["reached"]) if ends else None
     if _wants_changes(wanted, "workflow"):
         text = _by_itself("activity_workflow_ends", "activity_workflow_by_itself", audited=here.actions)
@@ -207,19 +210,13 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
     if _wants_changes(wanted, "scheduler") and here.schedules:
         found += await _of_schedulers(conn, since, until, here.now)
     if _wants_changes(wanted, "database") and here.outages:
-        limits = (_MAX_OUTAGES, since, until, _REPORTED_WITHIN_S, _MAX_SNAPSHOTS)
-        found += map(_outage, await conn.fetch(statement(__name__, "activity_outages"), *limits))
+        request = (_MAX_OUTAGES, since, until, _REPORTED_WITHIN_S, _MAX_SNAPSHOTS)
+        found += map(_outage, await conn.fetch(statement(__name__, "activity_outages"), *request))
     if _wants_changes(wanted, "sweep") and here.outages:
         sweeps = await conn.fetch(statement(__name__, "activity_sweeps"), _MAX_SWEEPS, since, until)
         found += map(_sweep, sweeps)
     shown = [change for change in found if _has_words(wanted, change)]
     return Changes(tuple(sorted(shown, key=lambda change: change.at, reverse=True)), reached)
-
-
-async def _attempts(conn: asyncpg.Connection, since: datetime, until: datetime | None) -> list[Change]:
-    text = statement(__name__, "activity_attempts")
-    limits = (_SLICES, _MAX_PER_SLICE, _MAX_COUNTED, _MAX_GROUPS)
-    return [_task_end(row) for row in await conn.fetch(text, since, until, *limits)]
 
 
 def _merged(ends: list[Change]) -> list[Change]:
@@ -333,12 +330,6 @@ def _recovery(row: Any) -> Change:
     detail = ", ".join(f"{count:,} {what}" for what, count in became.items() if count)
     name, count = name_of(row["worker_id"]), sum(became.values())
     return Change("worker", "recovered", name, row["worker_id"], row["at"], row["at"], detail, count)
-
-
-def _operation(row: Any) -> OperationRow:
-    columns = dict(row)
-    operation_id, verbs, kinds = columns.pop("id"), tuple(columns.pop("verbs")), tuple(columns.pop("kinds"))
-    return OperationRow(operation_id=operation_id, verbs=verbs, kinds=kinds, **columns)
 
 
 def span(wanted: ActivityFilter, now: datetime) -> tuple[datetime | None, datetime | None]:

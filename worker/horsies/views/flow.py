@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.store.statements import statement
-from horsies.views.queues import MOST_WAITING
+from horsies.views.cluster import MOST_WAITING
 from horsies.views.reader_session import aware, tables
 from horsies.views.series import by_bucket
 
@@ -171,15 +171,11 @@ async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
     """Read the rates by queue, without queues in which no task arrived or ended."""
     over_s, *shorter = (time.total_seconds() for time in (RATES_OVER, MINUTE, MOMENT))
     rows = await conn.fetch(statement(__name__, "view_queue_rates"), over_s, _MAX_FOR_RATES, *shorter, MOST_WAITING)
-    return {name: _rate(*map(_flow, *counts)) for name, *counts in rows}
-
-
-def _flow(arrived: int, left: int, over_s: float) -> Flow:
-    return Flow(arrived / over_s, left / over_s, over_s)
-
-
-def _rate(long: Flow, minute: Flow, moment: Flow) -> QueueRate:
-    return QueueRate(long.in_per_s, long.out_per_s, minute, moment)
+    rates = {}
+    for name, *counts in rows:
+        long, *trend = (Flow(arrived / s, left / s, s) for arrived, left, s in zip(*counts, strict=True))
+        rates[name] = QueueRate(long.in_per_s, long.out_per_s, *trend)
+    return rates
 
 
 async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:

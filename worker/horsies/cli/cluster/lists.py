@@ -32,7 +32,7 @@ from horsies.views import (
     task_series,
     worker_rows,
 )
-from horsies.views.queues import MOST_WAITING
+from horsies.views.cluster import MOST_WAITING
 from horsies.views.reader_session import tables
 from horsies.views.row_filter import matching
 from horsies.views.workers import name_of

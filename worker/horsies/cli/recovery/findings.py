@@ -54,7 +54,7 @@ def list_findings(choice: DatabaseChoice, *, why: bool, doctor: bool, as_json: b
     label, report = read(choice, "recovery ls", work)
     if doctor:
         from horsies.cli.recovery.doctor import examined
-        from horsies.doctor.findings import database_findings
+        from horsies.doctor.examine import database_findings
 
         report = report.with_more(database_findings(asyncio.run(examined(choice, None))[1]))
     if as_json:
