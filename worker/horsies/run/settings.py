@@ -33,17 +33,13 @@ class Platform:
     after_s: float
     grace_s: float
 
-    @classmethod
-    def here(cls) -> Platform:
-        return detect(os.environ, Path("/"))
-
 
 KUBERNETES: Final = Platform("Kubernetes kills", 30, 25)
 CONTAINER: Final = Platform("a container runtime kills", 10, 8)
 HOST: Final = Platform("not in a container; systemd kills", 90, 25)  # 25: other service managers kill after 30 s
 
 
-def detect(environ: Mapping[str, str], root: Path) -> Platform:
+def detect(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Platform:
     """Detect the platform from the environment and the files below `root`."""
     if environ.get("KUBERNETES_SERVICE_HOST"):  # every pod has it
         return KUBERNETES
@@ -127,7 +123,7 @@ class WorkerSettings:
     """The address to listen at."""
     reload: bool = False
     """Replace the children when files of the project change."""
-    platform: Platform = field(default_factory=Platform.here)
+    platform: Platform = field(default_factory=detect)
 
     @property
     def stop_times(self) -> StopTimes:

@@ -44,7 +44,13 @@ _STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
 
 
 class ChildListener(Protocol):
-    """The reports of a child, by the keys of its jobs. All methods run in the event loop and must not raise."""
+    """The owner of the jobs in children. All methods run in the event loop and must not raise."""
+
+    def joined(self, child: Child) -> None:
+        """Give jobs to a child that is ready."""
+
+    def interrupt(self, child: Child) -> None:
+        """Stop the jobs of this child, as the stop of the worker does."""
 
     def ended(self, child: Child, key: str, result: ChildResult) -> None:
         """Take the result of a job."""
@@ -335,7 +341,9 @@ class Child:
     def _exited(self, returncode: int) -> None:
         self._finishing = True
         self.control.drain()
-        plain, many = (queue.on_child_exit() for queue in self._queues)
+        lost = LostJobs([], [], [])
+        for queue in self._queues:
+            queue.on_child_exit(lost)
         self.table.close()
         self.progress.close()
         for output in self._outputs:
@@ -343,17 +351,16 @@ class Child:
         self.control.close()
         self._stacks.close()
         self.title.close()
-        waiting = *plain.waiting, *many.waiting, *self._too_late
-        end = ChildExit(returncode, (*plain.started, *many.started), waiting, self._cause(returncode, plain, many))
+        waiting = *lost.waiting, *self._too_late
+        end = ChildExit(returncode, tuple(lost.started), waiting, self._cause(returncode, lost.causes))
         if not self._ready.done():
             self._ready.set_exception(self._failure(f"it ended before it was ready: {end.reason}"))
         self._gone.set_result(None)
         if self._is_started:
             self._listener.exited(self, end)
 
-    def _cause(self, returncode: int, *lost: LostJobs) -> str:
+    def _cause(self, returncode: int, causes: list[str]) -> str:
         """Return why it was killed: a job that did not stop, or an expired lease."""
-        causes = [cause for each in lost for cause in each.causes]
         if returncode != -signal.SIGKILL or not causes:
             return ""
         return f"its process was stopped or frozen; {causes[0]}" if self._was_suspended else causes[0]

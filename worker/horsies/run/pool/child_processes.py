@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from horsies.run.contract import ChildFailed
 from horsies.run.pool.child import Child, ChildListener
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED_S = 6.0  # a task that does not stop is killed with its child after 5 s
 _RESPAWN_PAUSE_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
-
-
-class JobOwner(ChildListener, Protocol):
-    """The owner of the jobs in the children."""
-
-    def joined(self, child: Child) -> None:
-        """Give jobs to a child that is ready."""
-
-    def interrupt(self, child: Child) -> None:
-        """Stop the jobs of this child, as the stop of the worker does."""
 
 
 class Slot:
@@ -48,7 +38,7 @@ class Slot:
 class Children:
     """`spec`: that of every child, with the name of the worker as its title."""
 
-    def __init__(self, spec: ChildSpec, processes: int, jobs: JobOwner, events: Events) -> None:
+    def __init__(self, spec: ChildSpec, processes: int, jobs: ChildListener, events: Events) -> None:
         self._waits = os.fdopen(shared_memory("horsies waits", processes * WAIT_BYTES), "rb", buffering=0)
         self._spec = replace(spec, waits_fd=self._waits.fileno())
         self._jobs = jobs

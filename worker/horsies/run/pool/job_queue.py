@@ -148,14 +148,13 @@ class JobQueue:
         if submitted.begun:
             self._kill_later(submitted)
 
-    def on_child_exit(self) -> LostJobs:
-        """Return the jobs of a dead child, without those that were asked to stop, which have stopped.
+    def on_child_exit(self, lost: LostJobs) -> None:
+        """Add the jobs of a dead child to `lost`, without those that were asked to stop, which have stopped.
 
         The child marks in shared memory, which outlives it, which jobs had begun: `RunningJob.begun` counts a job as
         begun as soon as the one before it has ended, when its arguments are not read yet.
         """
         self.channel.drain()
-        lost = LostJobs([], [], [])
         for submitted in list(self._submitted.values()):
             began = self._table.has_begun(submitted.slot, submitted.number)
             self._report_progress(submitted)
@@ -179,7 +178,6 @@ class JobQueue:
             self._table.release(submitted.slot)
         self._submitted.clear()
         self._by_key.clear()
-        return lost
 
     def _begin(self, submitted: RunningJob) -> None:
         submitted.begun = True
