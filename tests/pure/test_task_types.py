@@ -7,6 +7,7 @@ import json
 import typing
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -208,7 +209,7 @@ def ran(task: Any, args: str | None, kwargs: str | None) -> TaskResult[Any, Any]
     """The result of a run with these stored arguments, as a handle reads it."""
     job = Message(1, "key", "echo", args, kwargs, ("default", 1, None), None, None, 0)
     run: Any = ChildRun(1, 0, job, NoLeases(), None)  # type: ignore[arg-type]  # nothing is reported here
-    outcome = execute({"echo": task}, job, run, None, None)
+    outcome = copy_context().run(execute, {"echo": task}, job, run, None, None)
     run.release()
     return task.restored(load_task_result(outcome[1], task.result_classes))  # type: ignore[no-any-return]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -84,7 +85,9 @@ def run(fn: Any, kwargs: str) -> Any:
         table.assign(0, 1, clock())
         leases = ChildLeases(table, LeaseTerms.of(RecoveryConfig()), lambda *_: None, lambda: False)
         job = Message(1, "key", "sum", None, kwargs, ("default", 1, None), None, None, 0)
-        ok, text, _, _ = execute({"sum": task}, job, ChildRun(1, 0, job, leases, progress), None, None)
+        begun = ChildRun(1, 0, job, leases, progress)
+        ok, text, _, _ = copy_context().run(execute, {"sum": task}, job, begun, None, None)
+        begun.release()
         table.close()
         progress.close()
     tree = json.loads(text)
