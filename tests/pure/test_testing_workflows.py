@@ -127,6 +127,11 @@ def starts_another() -> TaskResult[int, TaskError]:
     return TaskResult(ok=handle.get().unwrap())
 
 
+@app.task("invalid")
+def invalid() -> TaskResult[int, TaskError]:
+    raise ValueError("no such order")
+
+
 class Doubling(WorkflowDefinition[int]):
     name = "doubling"
     definition_key = "test.inline.doubling"
@@ -273,6 +278,14 @@ def test_a_task_may_start_a_workflow_and_wait_for_it() -> None:
 def test_an_exception_of_a_node_is_raised_by_the_start() -> None:
     with inline(app, raises=True), pytest.raises(LookupError, match="no such order"):
         flow(TaskNode(broken)).start()
+
+
+def test_an_exception_of_a_node_is_raised_by_the_wait_that_runs_it() -> None:
+    """A ValueError was taken for an error of the database, and became the result."""
+    with inline(app, at_once=False, raises=True):
+        handle = flow(TaskNode(invalid)).start().unwrap()
+        with pytest.raises(ValueError, match="no such order"):
+            handle.get()
 
 
 def test_what_waits_for_ever_is_told() -> None:

@@ -95,12 +95,12 @@ class Horsies:
         self.config = config
         self.tasks = TaskRegistry()
         self.storable = StorableClasses(self._declared_types, lambda: (len(self.tasks), len(known_definitions())))
-        self._hooks = HookRegistry()
+        self.hooks = HookRegistry()
         self.logger = logging.getLogger("horsies")
         self._task_modules: list[str] = []
         self._builders: dict[str, WorkflowBuilder] = {}
         self._suppressed = False
-        self._tracing: Tracing | None = None
+        self.tracing: Tracing | None = None
         self._broker: PostgresBroker | None = None
         self._broker_lock = threading.Lock()
         self._embedded: EmbeddedServer | None = None
@@ -142,10 +142,6 @@ class Horsies:
         for task in list(self.tasks.values()):
             yield from task.declared_types()
         yield from declared_types()
-
-    @property
-    def hooks(self) -> HookRegistry:
-        return self._hooks
 
     def workflow(
         self,
@@ -217,7 +213,7 @@ class Horsies:
         require_event(event, None if caller is None else SourceLocation(caller.f_code.co_filename, caller.f_lineno))
 
         def add(fn: Any) -> Any:
-            self._hooks.add(event, fn)
+            self.hooks.add(event, fn)
             return fn
 
         return add if hook is None else add(hook)
@@ -356,11 +352,7 @@ class Horsies:
             raise ConfigurationError(
                 f"app.trace() needs OpenTelemetry: {error}", help_text=f"install it {way_to_install('otel')}"
             ) from error
-        self._tracing = module.OpenTelemetry(tracer_provider)
-
-    @property
-    def tracing(self) -> Tracing | None:
-        return self._tracing
+        self.tracing = module.OpenTelemetry(tracer_provider)
 
     def set_role(self, role: str) -> None:
         """Name the role of this process in the log: producer, worker, scheduler."""

@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Unpack
 
-    from horsies.domain.codec.classes import Classes
     from horsies.domain.errors import SourceLocation
     from horsies.handle import TaskSendError, TaskSendResult
     from horsies.task.calls import ExceptionCodes
-    from horsies.task.parameters import Parameters
     from horsies.task.requests import TaskRequests
     from horsies.workflow.nodes import NodeOptions
 
@@ -65,6 +63,9 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         self.task_queue_name = queue_name
         self.task_ok_type = requests.return_type.ok_type
         self.return_type = requests.return_type
+        self.parameters = requests.parameters
+        self.result_classes = requests.result_classes
+        """The classes that a stored result of this task may have."""
         self.retry_policy = requests.retry_policy
         self.timeout_ms = timeout_ms
         self.requeue_on_interrupt = requeue_on_interrupt
@@ -76,10 +77,6 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
     @property
     def task_options_json(self) -> str:
         return self._requests.options_json
-
-    @property
-    def parameters(self) -> Parameters:
-        return self._requests.parameters
 
     @property
     def exception_mapper(self) -> Mapping[type[BaseException], str] | None:
@@ -138,11 +135,6 @@ class TaskFunction(BoundTask[P, T], Generic[P, T, E, CallT_co]):
         return TaskResult(
             err=TaskError(error_code=code, message=f"task {self.task_name!r} was not run: the stored {reason}")
         )
-
-    @property
-    def result_classes(self) -> Classes:
-        """The classes that a stored result of this task may have."""
-        return self._requests.result_classes
 
     def declared_types(self) -> list[Any]:
         """Return all types of its signature."""

@@ -21,7 +21,7 @@ from horsies.task.sending import sends_suppressed
 from horsies.workflow.definition import build_for, find_definition, known_definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.scheduling import DueSchedule
@@ -191,13 +191,11 @@ def _task(
 ) -> ScheduledTask:
     task = tasks.get(schedule.task_name)
     if task is None:
-        close = get_close_matches(schedule.task_name, tasks, 1)
-        hint = f"did you mean {close[0]!r}? Otherwise " if close else ""
         raise RegistryError(
             f"schedule {schedule.name!r}: task {schedule.task_name!r} is not registered",
             code=ErrorCode.TASK_NOT_REGISTERED,
             location=schedule.defined_at(),
-            help_text=f"{hint}import its module where the application is defined, or name it in discover_tasks",
+            help_text=_where_to_define(schedule.task_name, tasks),
         )
     prepared = task.to_send(*schedule.args, **schedule.kwargs).prepare(suppressed=False, sent_at=datetime.now(UTC))
     if isinstance(prepared, Err):
@@ -215,13 +213,8 @@ def _task(
 def _workflow(app: WorkflowApp, schedule: WorkflowSchedule) -> ScheduledWorkflow:
     definition = find_definition(schedule.workflow)
     if definition is None:
-        close = get_close_matches(schedule.workflow, known_definitions(), 1)
-        hint = f"did you mean {close[0]!r}? Otherwise " if close else ""
-        raise _invalid(
-            schedule,
-            f"no WorkflowDefinition has the key {schedule.workflow!r}",
-            f"{hint}import its module where the application is defined, or name it in discover_tasks",
-        )
+        message = f"no WorkflowDefinition has the key {schedule.workflow!r}"
+        raise _invalid(schedule, message, _where_to_define(schedule.workflow, known_definitions()))
     try:
         inspect.signature(definition.build_with).bind(app, **schedule.params)
         dump_value(schedule.params)
@@ -232,6 +225,12 @@ def _workflow(app: WorkflowApp, schedule: WorkflowSchedule) -> ScheduledWorkflow
     with sends_suppressed():
         scheduled.plan()
     return scheduled
+
+
+def _where_to_define(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), 1)
+    hint = f"did you mean {close[0]!r}? Otherwise " if close else ""
+    return f"{hint}import its module where the application is defined, or name it in discover_tasks"
 
 
 def _invalid(schedule: Schedule, message: str, help_text: str | None) -> ConfigurationError:

@@ -103,25 +103,6 @@ def _database_of(databases: _Databases, app: Horsies | None) -> Iterator[str]:
         databases.drop(name)
 
 
-class _Server:
-    """A server in its own directory; it runs until `remove`, or until this process ends in any way."""
-
-    def __init__(self) -> None:
-        self._directory = make_directory(fast_place(), _PREFIX)
-        self._pid = os.getpid()
-        self._held = acquire(EmbeddedPlace(self._directory))
-        self.url = self._held.url
-
-    def remove(self) -> None:
-        """Stop the server and remove its files; does nothing in a forked process, which inherits this call."""
-        if os.getpid() != self._pid:
-            return
-        self._held.release()
-        with FileLock(self._held.place.keeper_lock) as keeper:
-            keeper.exclusive_within(_STOPPING_S)
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-
 class _Databases:
     """Copies of one database with the schema, on the server of this URL."""
 
@@ -179,8 +160,19 @@ def _databases(given: str | None) -> _Databases:
 
 
 def _on_own_server() -> _Databases:
-    server = _Server()
-    atexit.register(server.remove)
+    """Start a server in its own directory; it runs until this process ends in any way."""
+    directory, pid = make_directory(fast_place(), _PREFIX), os.getpid()
+    server = acquire(EmbeddedPlace(directory))
+
+    def remove() -> None:
+        if os.getpid() != pid:  # a forked process inherits this call
+            return
+        server.release()
+        with FileLock(server.place.keeper_lock) as keeper:
+            keeper.exclusive_within(_STOPPING_S)
+        shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(remove)
     # Copied as files, a database is ready in half the time.
     return _Databases(server.url, copying="STRATEGY FILE_COPY")
 

@@ -103,7 +103,14 @@ class TrialBuilds:
         required = [each.name for each in parameters if each.default is each.empty and each.kind not in _VARIABLE]
         if builder.cases is None:
             if required:
-                self.errors.append(_cases_required(builder, required))
+                example = ", ".join(f"{name!r}: ..." for name in required)
+                error = WorkflowValidationError(
+                    f"{builder.name}() needs {', '.join(required)}, so a check cannot call it",
+                    code=ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED,
+                    location=signature_place(builder.fn),
+                    help_text=f"give it examples: @app.workflow_builder(cases=[{{{example}}}])",
+                )
+                self.errors.append(error)
             else:
                 yield {}, builder.name
             return
@@ -226,16 +233,6 @@ def _failed(message: str, location: SourceLocation | None) -> WorkflowValidation
         code=ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION,
         location=location,
         help_text="a builder returns app.workflow(...), and needs neither a database nor a running loop for it",
-    )
-
-
-def _cases_required(builder: WorkflowBuilder, required: list[str]) -> WorkflowValidationError:
-    example = ", ".join(f"{name!r}: ..." for name in required)
-    return WorkflowValidationError(
-        f"{builder.name}() needs {', '.join(required)}, so a check cannot call it",
-        code=ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED,
-        location=signature_place(builder.fn),
-        help_text=f"give it examples: @app.workflow_builder(cases=[{{{example}}}])",
     )
 
 
