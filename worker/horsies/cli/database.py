@@ -1,4 +1,4 @@
-"""Which database a command uses, and whether it may write there."""
+"""The database that a command uses, and the questions before it writes there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share that read: filters, read-only sessions on any version of the tables, pages and exports.
+"""The parts that reading commands share: filters, read-only sessions on any version of the tables, pages, exports.
 
 A read that waits for a lock ends with the name of its holder.
 """
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import typer
 
@@ -25,25 +25,19 @@ from horsies.domain.quantities import counted
 from horsies.domain.states import TargetKind
 from horsies.findings.blockers import BlockedError, Blocker, blockers
 from horsies.query import TASKS, WORKFLOWS, FilterError, parse, parse_workflows
-from horsies.store.connect import Database, DatabaseUnavailable, open_database, with_settings
+from horsies.store.connect import Connection, Database, DatabaseUnavailable, open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS, Cursor, Page
 
 T = TypeVar("T")
-RowT = TypeVar("RowT")
-FilterT = TypeVar("FilterT")
-
-Connection: TypeAlias = Any
-"""The driver's type, which only the store may import."""
 
 READ_ONLY_SETTINGS: Final = (*READER_SETTINGS, ("default_transaction_read_only", "on"))
 _UNREADABLE: Final = frozenset({SchemaKind.EMPTY, SchemaKind.FOREIGN})
 _WRONG_COMMAND_LINE: Final = 2
-_PROGRESS_EVERY: Final = 10_000
-"""Rows of an export."""
-_ANSWER_WITHIN_S: Final = 3.0
-_ASKS_EVERY_S: Final = 1.5
+_ROWS_PER_PROGRESS: Final = 10_000
+_BLOCKERS_WITHIN_S: Final = 3.0
+_BLOCKERS_EVERY_S: Final = 1.5
 """The time after which the server is asked, on another connection, whether a statement waits for a lock."""
 
 
@@ -86,9 +80,9 @@ async def unless_blocked(database: Database, work: Coroutine[Any, Any, T]) -> T:
     working = asyncio.ensure_future(work)
     try:
         while not working.done():
-            await asyncio.wait({working}, timeout=_ASKS_EVERY_S)
+            await asyncio.wait({working}, timeout=_BLOCKERS_EVERY_S)
             if not working.done():
-                await _ask(database)
+                await _raise_if_blocked(database)
         return working.result()
     finally:
         working.cancel()
@@ -96,12 +90,12 @@ async def unless_blocked(database: Database, work: Coroutine[Any, Any, T]) -> T:
             await working
 
 
-async def _ask(database: Database) -> None:
+async def _raise_if_blocked(database: Database) -> None:
     """Raise if somebody blocks us; without a second connection the cause stays unknown, and the work continues."""
     found: tuple[Blocker, ...] = ()
     with suppress(DatabaseUnavailable, *CONNECTION_ERRORS):
         async with (
-            asyncio.timeout(_ANSWER_WITHIN_S),
+            asyncio.timeout(_BLOCKERS_WITHIN_S),
             database.connected("blockers", settings=READ_ONLY_SETTINGS) as connection,
             with_settings(connection),
         ):
@@ -110,7 +104,7 @@ async def _ask(database: Database) -> None:
         raise BlockedError(found)
 
 
-def understood(text: str, parse: Callable[[str], FilterT]) -> FilterT:
+def understood(text: str, parse: Callable[[str], T]) -> T:
     """Return the filter; if it is invalid, end the command with the place and the probable meaning."""
     try:
         return parse(text)
@@ -143,17 +137,17 @@ def check_targets(kind: TargetKind, given: Mapping[str, Any]) -> None:
 def read_page(
     choice: DatabaseChoice,
     role: str,
-    page: Callable[[Connection, int, Cursor | None], Awaitable[Page[RowT]]],
+    page: Callable[[Connection, int, Cursor | None], Awaitable[Page[T]]],
     limit: int,
     after: Cursor | None,
-) -> tuple[list[RowT], datetime, Cursor | None]:
+) -> tuple[list[T], datetime, Cursor | None]:
     """Return rows, the database's time, and the place of the next page.
 
     `page` may return less than the limit if little matches: a command has time to continue.
     """
 
-    async def work(session: ReadSession) -> tuple[list[RowT], datetime, Cursor | None]:
-        rows: list[RowT] = []
+    async def work(session: ReadSession) -> tuple[list[T], datetime, Cursor | None]:
+        rows: list[T] = []
         place = after
         while True:
             got = await page(session.connection, limit - len(rows), place)
@@ -212,5 +206,5 @@ def write_export(choice: DatabaseChoice, rows: Export[Any], form: str, path: Pat
 
 
 def _show_progress(rows: int) -> None:
-    if rows and rows % _PROGRESS_EVERY == 0 and sys.stderr.isatty():
+    if rows and rows % _ROWS_PER_PROGRESS == 0 and sys.stderr.isatty():
         rewrite(counted(rows, "row"), stream=sys.stderr)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -72,8 +72,6 @@ _NEXT: Final = (
     TableColumn("THERE"),
     TableColumn("NOTE", least=20, rank=1),
 )
-
-
 _COMPLETED_WITHIN_S: Final = 2.0
 
 
@@ -82,7 +80,7 @@ def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
     known = read(choice, "schedules ls", lambda session: schedule_rows(session.connection))
     found = matching_schedules(wanted, known.rows, known.now)
     if as_json:
-        report = [schedule_report(row, known.now) for row in found]
+        report = [_schedule_report(row, known.now) for row in found]
         print_json({"now": known.now, "filter": wanted.text, "schedules": report, "schedulers": known.schedulers})
     else:
         say(*_list_lines(found, known, wanted.text, Screen.of(sys.stdout)))
@@ -107,7 +105,7 @@ def show_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bo
         say(*_next_lines(story, runs, Screen.of(sys.stdout)))
 
 
-def schedule_report(row: ScheduleRow, now: datetime) -> dict[str, Any]:
+def _schedule_report(row: ScheduleRow, now: datetime) -> dict[str, Any]:
     definition = row.definition
     return {
         "name": row.name,
@@ -209,14 +207,11 @@ def _next_lines(story: ScheduleStory, runs: tuple[NextRun, ...], screen: Screen)
         style = "yellow" if run.shift or run.is_skipped else ""
         there = "" if zone is None else _clock(run.at.astimezone(zone))
         what = TableCell(about_next(row, run, now), style)
-        cells.append([_in(run.at - now), _clock(run.at.astimezone()), there, what])
+        left = _until(run.at, now).removeprefix("in ")
+        cells.append([left, _clock(run.at.astimezone()), there, what])
     columns = list(_NEXT)
     columns[2] = TableColumn("" if definition is None else definition.timezone.upper())
     yield from table(columns, cells, screen)
-
-
-def _in(left: timedelta) -> str:
-    return lasting(left) if left > timedelta() else "now"
 
 
 def _clock(there: datetime) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from horsies.cli.reading import Connection, cursor_of, next_page, read, read_page, say_aside, understood
+from horsies.cli.reading import cursor_of, next_page, read, read_page, say_aside, understood
 from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import ago, at, count_text, damage_lines, lasting, number, short, state
 from horsies.display.json_output import cursor_time, plain, print_json, read_cursor_time, task_report
@@ -18,6 +18,7 @@ from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.query import TaskFilter, Term, parse, task_conditions
 from horsies.query.problems import UnreadableValue
 from horsies.query.values import Glob, read_moment
+from horsies.store.connect import Connection
 from horsies.views import (
     Cursor,
     NameStatistics,

@@ -7,17 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from horsies.cli.reading import (
-    Connection,
-    ReadSession,
-    cursor_of,
-    next_page,
-    read,
-    read_page,
-    require_found,
-    say_aside,
-    understood,
-)
+from horsies.cli.reading import ReadSession, cursor_of, next_page, read, read_page, require_found, say_aside, understood
 from horsies.cli.workflows.graph import head, node_lines, node_report, read_workflow, workflow_report
 from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import (
@@ -40,6 +30,7 @@ from horsies.display.terminal import Screen, TableCell, TableColumn, say, table
 from horsies.domain.plain_text import clean
 from horsies.operations.named_targets import node_named, story_of
 from horsies.query import parse_workflows, workflow_conditions
+from horsies.store.connect import Connection
 from horsies.views import Cursor, NodeStory, NodeView, Page, WorkflowRow, WorkflowStory, node_story, workflow_page
 
 _COLUMNS: Final = (
