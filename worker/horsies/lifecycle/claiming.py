@@ -166,24 +166,8 @@ async def unaccounted(
     tokens = in_order(known)
     rows = await conn.fetch(statement(__name__, "unaccounted"), worker_id, ids(tokens), claim_times(tokens))
     return [
-        (
-            ClaimedTask(
-                token=Token(row["id"], worker_id, row["claimed_at"]),
-                due_at=0.0,
-                task_name=row["task_name"],
-                queue_name=row["queue_name"],
-                priority=row["priority"],
-                args=None,
-                kwargs=None,
-                large=False,
-                task_options=row["task_options"],
-                retry_count=row["retry_count"],
-                max_retries=row["max_retries"],
-                is_workflow_task=row["is_workflow_task"],
-            ),
-            row["is_claimed"],
-        )
-        for row in rows
+        (ClaimedTask(Token(task_id, worker_id, claimed_at), *fields), is_claimed)
+        for is_claimed, task_id, claimed_at, *fields in rows
     ]
 
 

@@ -158,9 +158,10 @@ WITH released AS (
 SELECT number FROM released WHERE /* queues_notified */
 
 -- name: unaccounted
--- claiming.unaccounted; reads only: what `take_back` would release ($1 worker, $2 tasks that it knows, $3 claimed at)
-SELECT id, claimed_at, status = 'CLAIMED' AS is_claimed, task_name, queue_name, priority, task_options, retry_count,
-       max_retries, is_workflow_task
+-- claiming.unaccounted; reads only: what `take_back` would release ($1 worker, $2 tasks that it knows, $3 claimed at), in
+-- the order of the columns of `take`, without arguments
+SELECT status = 'CLAIMED' AS is_claimed, id, claimed_at, 0 AS enqueued_at, task_name, queue_name, priority,
+       NULL AS args, NULL AS kwargs, false AS large, task_options, retry_count, max_retries, is_workflow_task
   FROM horsies_tasks
  WHERE status IN /* tasks_in_flight */ AND claimed_by_worker_id = $1
    AND (id, claimed_at) NOT IN (SELECT id, claimed_at FROM unnest($2::text[], $3::timestamptz[])

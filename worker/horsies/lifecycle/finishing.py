@@ -77,6 +77,7 @@ class Finished:
 
 _ATTEMPTS = {OutcomeKind.RETRY: "FAILED", OutcomeKind.INTERRUPT_REQUEUE: "WORKER_FAILURE"}
 _ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.WORKER_FAILURE})
+_NO_END = frozenset({OutcomeKind.INTERRUPT_REQUEUE, OutcomeKind.NOT_BEGUN})
 _STALE = Finished(Verdict.STALE)
 _COMPLETED = Finished(Verdict.ACCEPTED, TaskStatus.COMPLETED)
 _FAILED = Finished(Verdict.ACCEPTED, TaskStatus.FAILED)
@@ -87,9 +88,13 @@ async def finish(conn: asyncpg.Connection, worker_id: str, outcomes: Collection[
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     finished = {outcome.token: _STALE for outcome in ordered}
     finished |= await _retry(conn, worker_id, [outcome for outcome in ordered if _runs_again(outcome)])
-    finished |= await _unstart(conn, worker_id, [each.token for each in ordered if each.kind is OutcomeKind.NOT_BEGUN])
-    left = [outcome for outcome in ordered if _ends(outcome) and finished[outcome.token] is _STALE]
-    finished |= await _end(conn, worker_id, left)
+    if not_begun := [outcome.token for outcome in ordered if outcome.kind is OutcomeKind.NOT_BEGUN]:
+        rows = await conn.fetch(statement(__name__, "unstart"), worker_id, ids(not_begun), claim_times(not_begun))
+        finished |= {not_begun[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
+    ending = [outcome for outcome in ordered if outcome.kind not in _NO_END and finished[outcome.token] is _STALE]
+    if ending:
+        rows = await conn.fetch(statement(__name__, "finish"), worker_id, *end_columns(ending))
+        finished |= {ending[number - 1].token: end_of(ending[number - 1]) for (number,) in rows}
     return finished
 
 
@@ -138,10 +143,6 @@ def _runs_again(outcome: Outcome) -> bool:
     return outcome.kind in (OutcomeKind.RETRY, OutcomeKind.INTERRUPT_REQUEUE)
 
 
-def _ends(outcome: Outcome) -> bool:
-    return outcome.kind not in (OutcomeKind.INTERRUPT_REQUEUE, OutcomeKind.NOT_BEGUN)
-
-
 async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
     if not outcomes:
         return {}
@@ -151,7 +152,8 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
         worker_id,
         ids(tokens),
         claim_times(tokens),
-        [_delay(outcome) for outcome in outcomes],
+        # NULL is an interrupt, a number a retry.
+        [(outcome.retry_delay_s or 0.0) if outcome.kind is OutcomeKind.RETRY else None for outcome in outcomes],
         [_storable(outcome.error_code) for outcome in outcomes],
         [_storable(outcome.error_message) for outcome in outcomes],
         [_storable(outcome.failed_reason) for outcome in outcomes],
@@ -161,21 +163,7 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
     return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
 
 
-async def _unstart(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> dict[Token, Finished]:
-    if not tokens:
-        return {}
-    rows = await conn.fetch(statement(__name__, "unstart"), worker_id, ids(tokens), claim_times(tokens))
-    return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
-
-
-async def _end(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
-    if not outcomes:
-        return {}
-    rows = await conn.fetch(statement(__name__, "finish"), worker_id, *ending(outcomes))
-    return {outcomes[number - 1].token: end_of(outcomes[number - 1]) for (number,) in rows}
-
-
-def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
+def end_columns(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
     """Return the parameters of `finish` after the worker id, in the order of the task ids."""
     tokens = [outcome.token for outcome in outcomes]
     return (
@@ -188,11 +176,6 @@ def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
         [_storable(outcome.failed_reason) for outcome in outcomes],
         [_storable(outcome.output) for outcome in outcomes],
     )
-
-
-def _delay(outcome: Outcome) -> float | None:
-    """Return the delay for `retry`: NULL is an interrupt, a number a retry."""
-    return (outcome.retry_delay_s or 0.0) if outcome.kind is OutcomeKind.RETRY else None
 
 
 def _stored_code(outcome: Outcome) -> str | None:
@@ -224,7 +207,7 @@ async def finish_and_claim(
         finish_and_claim_statement(follows=bool(request.following), searches=request.following == []),
         worker_id,
         *request_parameters(request),
-        *ending(ordered),
+        *end_columns(ordered),
     )
     ended = [ordered[number - 1] for number, *_ in rows if number is not None]
     finished = {outcome.token: end_of(outcome) for outcome in ended}
