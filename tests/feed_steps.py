@@ -68,6 +68,22 @@ async def linked(url: str, **options: Any) -> AsyncIterator[tuple[DatabaseLink, 
         await asyncio.wait([running])
 
 
+@asynccontextmanager
+async def reading(
+    kind: Callable[..., Any], url: str, need: Any = None, rhythm: Rhythm = QUICK
+) -> AsyncIterator[tuple[Any, Published[Any], DatabaseLink]]:
+    """A feed that has read what it needs, on a link with notifications."""
+    async with linked(url) as (link, statuses):
+        published: Published[Any] = Published()
+        feed = kind(link, published, rhythm=rhythm)
+        feed.ask(need)
+        feed.start()
+        await statuses.until(lambda status: status.state == "LIVE")
+        await published.until(lambda snapshot: not snapshot.loading)
+        yield feed, published, link
+        feed.stop()
+
+
 async def send(conn: asyncpg.Connection, *ids: str, age_s: float = 0, **columns: str) -> None:
     """PENDING tasks of this age, each a moment younger than the one before."""
     given = {"task_name": "'demo.add'", "queue_name": "'default'", **columns}

@@ -14,10 +14,10 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
+import workflow_plans
 
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import NodePlan, WorkflowPlan
@@ -44,21 +44,8 @@ UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now(), started_at 
 RESULT = '{"__task_result__":true,"ok":3,"err":null}'
 
 
-def node(index: int, *dependencies: int, **columns: Any) -> NodePlan:
-    values: dict[str, Any] = {
-        "node_id": f"n{index}",
-        "task_name": "nothing",
-        "kwargs_json": "{}",
-        "queue_name": "default",
-        "priority": 100,
-        "args_from": {},
-        "ctx_from": None,
-        "allow_failed_deps": False,
-        "join": "all",
-        "min_success": None,
-        "task_options": None,
-    }
-    return NodePlan(index=index, dependencies=dependencies, **(values | columns))
+def node(index: int, *dependencies: int) -> NodePlan:
+    return workflow_plans.node(index, *dependencies, task_name="nothing", kwargs_json="{}", task_options=None)
 
 
 def chain(size: int) -> tuple[NodePlan, ...]:

@@ -12,9 +12,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 from chaos_scene import RETRIED, scene
+from workflow_plans import node
 
 from horsies.domain.ids import new_task_id
-from horsies.domain.plan import NodePlan, WorkflowPlan
+from horsies.domain.plan import WorkflowPlan
 from horsies.lifecycle.create_workflow import create_workflow
 
 pytestmark = pytest.mark.chaos
@@ -53,19 +54,10 @@ async def longest_wait(database: str) -> float:
 async def start(connection: asyncpg.Connection, ledger: Path, label: str, size: int) -> str:
     """A fan: one node, then all others in parallel."""
     nodes = tuple(
-        NodePlan(
-            index=index,
-            node_id=f"n{index}",
+        node(
+            *((index, 0) if index else (0,)),
             task_name="work",
             kwargs_json=json.dumps({"ledger": str(ledger), "label": f"{label}-{index}", "seconds": 0.0}),
-            queue_name="default",
-            priority=100,
-            dependencies=(0,) if index else (),
-            args_from={},
-            ctx_from=None,
-            allow_failed_deps=False,
-            join="all",
-            min_success=None,
             task_options=json.dumps(RETRIED),  # a run interrupted by the stop must not fail
         )
         for index in range(size)

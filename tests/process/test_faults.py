@@ -59,47 +59,29 @@ async def test_a_dead_child_costs_a_run_only_if_one_was_in_it(scene: Scene, name
 
 
 @pytest.mark.parametrize(
-    ("name", "history", "runs"),
+    ("name", "session_dies", "history", "runs"),
     [
-        ("claim", [CRASH, DONE], 1),
-        ("finish", [DONE], 1),
-        chaos("beat", [CRASH, DONE], 2),
-        chaos("history", [DONE], 1),
-        chaos("retry", [AGAIN, DONE], 2),
+        ("claim", False, [CRASH, DONE], 1),
+        ("finish", False, [DONE], 1),
+        chaos("beat", False, [CRASH, DONE], 2),
+        chaos("history", False, [DONE], 1),
+        chaos("retry", False, [AGAIN, DONE], 2),
+        ("finish", True, [CRASH, DONE], 2),
+        chaos("claim", True, [DONE], 1),
+        chaos("beat", True, [CRASH, DONE], 2),
+        chaos("history", True, [CRASH, DONE], 2),
+        chaos("retry", True, [CRASH, DONE], 2),
     ],
 )
-async def test_what_a_dead_worker_had_ordered_is_done_and_the_rest_is_recovered(
-    scene: Scene, name: str, history: list[object], runs: int
+async def test_what_a_dead_worker_had_committed_is_kept_and_the_rest_is_recovered(
+    scene: Scene, name: str, session_dies: bool, history: list[object], runs: int
 ) -> None:
-    """Its last statement is committed, because the server does not learn that the client is dead."""
+    """Unless its session dies with it, its last statement is committed: the server does not learn of its death."""
     step = STEPS[name]
     async with fault(scene.connection, step.point, FaultAction.BLOCK) as blocked:
         kill_worker(await caught(scene, step, blocked))
-        await blocked.release()
-    await scene.worker()
-    if step.task == "hold":
-        await scene.let_go()
-    await scene.settled()
-    assert (await scene.history(), len(scene.runs("a"))) == (history, runs)
-
-
-@pytest.mark.parametrize(
-    ("name", "history", "runs"),
-    [
-        ("finish", [CRASH, DONE], 2),
-        chaos("claim", [DONE], 1),
-        chaos("beat", [CRASH, DONE], 2),
-        chaos("history", [CRASH, DONE], 2),
-        chaos("retry", [CRASH, DONE], 2),
-    ],
-)
-async def test_what_died_with_the_worker_and_its_session_is_done_again(
-    scene: Scene, name: str, history: list[object], runs: int
-) -> None:
-    step = STEPS[name]
-    async with fault(scene.connection, step.point, FaultAction.BLOCK) as blocked:
-        kill_worker(await caught(scene, step, blocked))
-        await blocked.kill()
+        if session_dies:
+            await blocked.kill()
         await blocked.release()
     await scene.worker()
     if step.task == "hold":

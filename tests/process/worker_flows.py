@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+import workflow_plans
 from fault_scene import Scene
 from test_worker import PATIENCE_S, Table, Worker
 
@@ -27,20 +28,9 @@ class Flows(Scene):
         arguments: dict[str, Any] = {"ledger": str(self.ledger), "task": f"n{index}"}
         if task == "hold":
             arguments["go"] = str(self.go)
-        values: dict[str, Any] = {
-            "node_id": f"n{index}",
-            "task_name": task,
-            "kwargs_json": json.dumps(arguments | columns.pop("more", {})),
-            "queue_name": "default",
-            "priority": 100,
-            "args_from": {},
-            "ctx_from": None,
-            "allow_failed_deps": False,
-            "join": "all",
-            "min_success": None,
-            "task_options": None,
-        }
-        return NodePlan(index=index, dependencies=dependencies, **(values | columns))
+        kwargs_json = json.dumps(arguments | columns.pop("more", {}))
+        values = {"task_name": task, "kwargs_json": kwargs_json, "task_options": None, **columns}
+        return workflow_plans.node(index, *dependencies, **values)
 
     def map_node(self, index: int, items: list[str]) -> NodePlan:
         """`work` once for each item, which is its name in the ledger."""

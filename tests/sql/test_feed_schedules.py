@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import asyncpg
-from feed_steps import Published, linked
+from feed_steps import reading
 from schedule_scene import add_run, add_schedule, add_scheduler, definition
 
 from horsies_tui.feed.pace import Rhythm
@@ -15,21 +12,6 @@ from horsies_tui.schedules.feed import SchedulesFeed, SchedulesSnapshot
 # No notification says that a schedule was added, so the screen's own rhythm reads as often at rest, too.
 OFTEN = Rhythm(tick_s=0.02, poll_s=0.05, reconcile_s=0.05)
 SELDOM = Rhythm(tick_s=0.02, poll_s=60.0, reconcile_s=60.0)
-
-
-@asynccontextmanager
-async def reading(
-    url: str, selected: str | None = None, rhythm: Rhythm = OFTEN
-) -> AsyncIterator[tuple[SchedulesFeed, Published[SchedulesSnapshot]]]:
-    async with linked(url) as (link, statuses):
-        published: Published[SchedulesSnapshot] = Published()
-        feed = SchedulesFeed(link, published, rhythm=rhythm)
-        feed.ask(selected)
-        feed.start()
-        await statuses.until(lambda status: status.state == "LIVE")
-        await published.until(lambda snapshot: not snapshot.loading)
-        yield feed, published
-        feed.stop()
 
 
 def names(snapshot: SchedulesSnapshot) -> list[str]:
@@ -41,7 +23,7 @@ async def test_schedules_come_by_themselves_and_rows_that_stay_are_the_same_obje
 ) -> None:
     await add_schedule(connection, "a", definition())
     await add_scheduler(connection, "a", "b")
-    async with reading(database) as (_, published):
+    async with reading(SchedulesFeed, database, None, OFTEN) as (_, published, _):
         first = published.last.rows[0]
         await add_schedule(connection, "b", definition())
         snapshot = await published.until(lambda snapshot: names(snapshot) == ["a", "b"])
@@ -54,7 +36,7 @@ async def test_schedules_come_by_themselves_and_rows_that_stay_are_the_same_obje
 async def test_the_end_of_a_run_is_read_at_once(database: str, connection: asyncpg.Connection) -> None:
     await add_schedule(connection, "a", definition())
     await add_run(connection, "a", 5, "RUNNING")
-    async with reading(database, "a", SELDOM) as (_, published):
+    async with reading(SchedulesFeed, database, "a", SELDOM) as (_, published, _):
         await published.until(lambda snapshot: snapshot.story is not None)
         await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now()")
         snapshot = await published.until(lambda snapshot: snapshot.rows[0].runs[0].state == "COMPLETED")
@@ -71,7 +53,7 @@ async def test_the_runs_of_the_schedule_under_the_cursor_are_read_and_of_no_othe
         await add_schedule(connection, name, definition())
         for ago in range(20):
             await add_run(connection, name, ago)
-    async with reading(database, "a") as (feed, published):
+    async with reading(SchedulesFeed, database, "a", OFTEN) as (feed, published, _):
         snapshot = await published.until(lambda snapshot: snapshot.story is not None)
         assert snapshot.story is not None
         assert (snapshot.story.row.name, len(snapshot.story.row.runs)) == ("a", 20)

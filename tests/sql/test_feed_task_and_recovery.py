@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
-from feed_steps import QUICK, Published, linked, send
+from feed_steps import Published, linked, reading, send
 
 from horsies.doctor.examine import DATABASE
 from horsies.findings import Finding, Severity
 from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.findings.why import ReasonKind
 from horsies_tui.feed import report
-from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.report import RecoveryFeed, RecoverySnapshot
-from horsies_tui.task.feed import DetailFeed, DetailSnapshot
-
-
-@asynccontextmanager
-async def reading(url: str, text: str) -> AsyncIterator[tuple[DetailFeed, Published[DetailSnapshot], DatabaseLink]]:
-    async with linked(url) as (link, statuses):
-        published: Published[DetailSnapshot] = Published()
-        feed = DetailFeed(link, published, rhythm=QUICK)
-        feed.ask(text)
-        feed.start()
-        await statuses.until(lambda status: status.state == "LIVE")
-        await published.until(lambda snapshot: not snapshot.loading)
-        yield feed, published, link
-        feed.stop()
+from horsies_tui.task.feed import DetailFeed
 
 
 async def test_a_story_is_live_while_it_is_open(database: str, connection: asyncpg.Connection) -> None:
     await send(connection, "task-a")
-    async with reading(database, "task-a") as (_, published, _):
+    async with reading(DetailFeed, database, "task-a") as (_, published, _):
         snapshot = published.last
         assert snapshot.detail is not None
         assert snapshot.why is not None
@@ -49,7 +33,7 @@ async def test_a_story_is_live_while_it_is_open(database: str, connection: async
 
 async def test_other_tasks_do_not_make_it_read_again(database: str, connection: asyncpg.Connection) -> None:
     await send(connection, "task-a")
-    async with reading(database, "task-a") as (feed, published, link):
+    async with reading(DetailFeed, database, "task-a") as (feed, published, link):
         heard = asyncio.Event()
         link.on_dirty(lambda _channel, payload: heard.set() if payload == "task-b" else None)
         await send(connection, "task-b")
@@ -63,7 +47,7 @@ async def test_an_end_of_an_id_that_several_tasks_have_and_one_that_no_task_has(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await send(connection, "task-a", "task-b")
-    async with reading(database, "task") as (feed, published, _):
+    async with reading(DetailFeed, database, "task") as (feed, published, _):
         assert published.last.ambiguous is not None
         assert set(published.last.ambiguous.ids) == {"task-a", "task-b"}
         feed.ask("nosuch")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import asyncpg
-from feed_steps import QUICK, Published, linked
+from feed_steps import QUICK, Published, linked, reading
 
 from horsies.views import Liveness
-from horsies_tui.feed.link import DatabaseLink
 from horsies_tui.feed.pace import Rhythm
 from horsies_tui.health.windows import WINDOWS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
@@ -46,21 +43,6 @@ async def hold(conn: asyncpg.Connection, worker_id: str, task_id: str, status: s
     )
 
 
-@asynccontextmanager
-async def reading(
-    url: str, need: WorkersNeed = NEED, rhythm: Rhythm = QUICK
-) -> AsyncIterator[tuple[WorkersFeed, Published[WorkersSnapshot], DatabaseLink]]:
-    async with linked(url) as (link, statuses):
-        published: Published[WorkersSnapshot] = Published()
-        feed = WorkersFeed(link, published, rhythm=rhythm)
-        feed.ask(need)
-        feed.start()
-        await statuses.until(lambda status: status.state == "LIVE")
-        await published.until(lambda snapshot: not snapshot.loading)
-        yield feed, published, link
-        feed.stop()
-
-
 def liveness(snapshot: WorkersSnapshot) -> dict[str, Liveness]:
     return {row.id: row.liveness for row in snapshot.rows}
 
@@ -69,7 +51,7 @@ async def test_workers_come_and_are_judged_by_the_databases_clock(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await tell(connection, "a")
-    async with reading(database, rhythm=SELDOM) as (_, published, _):
+    async with reading(WorkersFeed, database, NEED, SELDOM) as (_, published, _):
         assert liveness(published.last) == {"a": Liveness.ALIVE}
         assert published.last.read_at is not None
         await tell(connection, "b", 20)
@@ -82,7 +64,7 @@ async def test_one_that_falls_silent_is_noticed_though_nothing_is_told(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await tell(connection, "a", 11.5)
-    async with reading(database, rhythm=replace(QUICK, reconcile_s=0.1)) as (_, published, _):
+    async with reading(WorkersFeed, database, NEED, replace(QUICK, reconcile_s=0.1)) as (_, published, _):
         snapshot = await published.until(lambda snapshot: liveness(snapshot) == {"a": Liveness.LATE})
         assert snapshot.rows[0].silent_s > 12
 
@@ -91,7 +73,7 @@ async def test_those_gone_for_long_are_shown_only_when_they_are_wanted(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await tell(connection, "old", 7200)
-    async with reading(database, rhythm=SELDOM) as (feed, published, _):
+    async with reading(WorkersFeed, database, NEED, SELDOM) as (feed, published, _):
         assert published.last.rows == ()
         feed.ask(replace(NEED, everyone=True))
         snapshot = await published.until(lambda snapshot: snapshot.everyone)
@@ -109,7 +91,7 @@ async def test_the_one_that_is_looked_at_comes_with_its_tasks_and_its_past(
     await hold(connection, "a", "old", "RUNNING", 50)
     await hold(connection, "a", "ended", "COMPLETED", 50)
     await hold(connection, "b", "other", "RUNNING", 50)
-    async with reading(database, replace(NEED, selected="a")) as (feed, published, _):
+    async with reading(WorkersFeed, database, replace(NEED, selected="a")) as (feed, published, _):
         one = (await published.until(lambda snapshot: snapshot.one is not None)).one
         assert one is not None
         assert (one.id, [row.id for row in one.tasks], one.more) == ("a", ["old", "young", "claimed"], False)
@@ -125,7 +107,7 @@ async def test_the_one_that_is_looked_at_comes_with_its_tasks_and_its_past(
 async def test_a_task_that_ends_leaves_its_worker(database: str, connection: asyncpg.Connection) -> None:
     await tell(connection, "a")
     await hold(connection, "a", "one", "RUNNING", 5)
-    async with reading(database, replace(NEED, selected="a"), SELDOM) as (_, published, _):
+    async with reading(WorkersFeed, database, replace(NEED, selected="a"), SELDOM) as (_, published, _):
         await published.until(lambda snapshot: snapshot.one is not None and snapshot.one.tasks)
         await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now()")
         snapshot = await published.until(lambda snapshot: not snapshot.one.tasks and not snapshot.rows[0].running)
@@ -135,7 +117,7 @@ async def test_a_task_that_ends_leaves_its_worker(database: str, connection: asy
 async def test_a_cursor_that_runs_reads_only_where_it_stops(database: str, connection: asyncpg.Connection) -> None:
     for worker_id in "abcd":
         await tell(connection, worker_id)
-    async with reading(database, replace(NEED, selected="a"), SELDOM) as (feed, published, _):
+    async with reading(WorkersFeed, database, replace(NEED, selected="a"), SELDOM) as (feed, published, _):
         await published.until(lambda snapshot: snapshot.one is not None)
         for worker_id in "bcd":
             feed.ask(replace(NEED, selected=worker_id))
