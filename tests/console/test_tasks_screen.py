@@ -71,7 +71,7 @@ async def test_a_filter_narrows_rows_and_counts_and_a_wrong_one_says_what_is_wro
 
 async def test_a_wrong_filter_on_the_command_line_is_opened_where_it_is_wrong(shop: str) -> None:
     async with console(shop, filter="status:faild") as screen:
-        await screen.sees("/ status:faild", "status is never 'faild'")
+        await screen.sees("/ status:faild", "status cannot be 'faild'")
         await screen.press("tab", "enter")
         await screen.sees("/ status:failed", "match")
 

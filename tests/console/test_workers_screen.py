@@ -135,7 +135,7 @@ async def test_a_filter_narrows_and_says_of_how_many_and_escape_takes_it_away(
         await screen.sees("1 of 3 match")
         assert screen.names == ["db-1:2"]
         await screen.filter("status:dead")
-        await screen.sees("status is never 'dead'", "did you mean died?")
+        await screen.sees("status cannot be 'dead'", "did you mean died?")
         await screen.press("escape", "escape")
         await screen.sees("3 workers on 3 hosts")
         await screen.filter("host:nowhere")

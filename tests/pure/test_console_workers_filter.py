@@ -73,8 +73,8 @@ def test_each_key_means_what_its_help_says(text: str, names: set[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "suggestion"),
     [
-        ("status:dead", "status is never 'dead'", "died"),
-        ("status:alife", "status is never 'alife'", "alive"),
+        ("status:dead", "status cannot be 'dead'", "died"),
+        ("status:alife", "status cannot be 'alife'", "alive"),
         ("memory:>5", "there is no key 'memory'", "mem"),
         ("hots:web", "there is no key 'hots'", "host"),
         ("load:much", "'much' is not a number", None),

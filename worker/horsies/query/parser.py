@@ -233,7 +233,7 @@ def _read_choice(key: str, text: str, language: Language) -> Choice:
         return Choice(word)
     suggestion = language.states_elsewhere.get(word) if language.keys[key].kind is Kind.STATUS else None
     raise UnreadableValue(
-        f"{key} is never {text!r}; it is one of {', '.join(known)}", suggestion or nearest(word, known)
+        f"{key} cannot be {text!r}; use one of {', '.join(known)}", suggestion or nearest(word, known)
     )
 
 

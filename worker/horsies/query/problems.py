@@ -37,7 +37,7 @@ class FilterError(HorsiesError, ValueError):
         self.example = example
         count = len(self.problems)
         super().__init__(
-            f"the filter is wrong: {self.problems[0]}" if count == 1 else f"the filter is wrong in {count} places",
+            f"invalid filter: {self.problems[0]}" if count == 1 else f"the filter has {count} errors",
             notes=[_pointed_at(text, problem, explained=count > 1) for problem in self.problems],
             help_text=f"a filter looks like: {example}",
         )
