@@ -40,8 +40,10 @@ class Report:
         return sum(finding.prediction.severity is severity for finding in self.findings)
 
     def with_more(self, found: Iterable[Finding]) -> Report:
-        findings = sorted((*self.findings, *found), key=lambda finding: _worst_first(finding, self.now))
-        return replace(self, findings=tuple(findings))
+        def worst_first(finding: Finding) -> tuple[int, int, datetime, str]:
+            return -finding.prediction.severity, finding.kind.place, finding.since or self.now, finding.name
+
+        return replace(self, findings=tuple(sorted((*self.findings, *found), key=worst_first)))
 
 
 @cache
@@ -70,7 +72,3 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
         workers_alive=cluster.alive,
         findings=(),
     ).with_more(found)
-
-
-def _worst_first(finding: Finding, now: datetime) -> tuple[int, int, datetime, str]:
-    return -finding.prediction.severity, finding.kind.place, finding.since or now, finding.name

@@ -187,14 +187,11 @@ async def exported(conn: asyncpg.Connection) -> Exported:
     rows = await conn.fetch(statement(__name__, "view_live_workflows"), _MAX_WORKFLOWS)
     partly = sum(row["number"] for row in rows) >= _MAX_WORKFLOWS
     ages = await conn.fetch(statement(__name__, "view_sweep_ages")) if sweeps else []
+    text, limits = statement(__name__, "view_schedule_totals"), (OVERDUE_AFTER_S, _SCHEDULER_GONE_AFTER_S)
+    totals = await conn.fetchrow(text, *limits) if schedules else None
     return Exported(
         status=await cluster_status(conn),
         workflows={row["status"]: Count(row["number"], partly) for row in rows},
         sweeps={row["rule"]: max(decoded(row["age_s"]), 0.0) for row in ages},
-        schedules=await _schedules(conn) if schedules else None,
+        schedules=ScheduleTotals(*map(decoded, totals)) if totals else None,
     )
-
-
-async def _schedules(conn: asyncpg.Connection) -> ScheduleTotals:
-    row = await conn.fetchrow(statement(__name__, "view_schedule_totals"), OVERDUE_AFTER_S, _SCHEDULER_GONE_AFTER_S)
-    return ScheduleTotals(*map(decoded, row))

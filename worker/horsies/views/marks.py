@@ -14,8 +14,6 @@ from horsies.views.activity import changes
 from horsies.views.reader_session import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import asyncpg
 
     from horsies.views.activity import Change
@@ -38,6 +36,7 @@ async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
     since = Term("since", (Moment("", at=buckets.first),))
     found = (await changes(conn, ActivityFilter((kinds, since)))).rows
     gaps = [change for change in found if change.what == "outage"]
+    deployed = {buckets.index(change.at) for change in found if change.what == "deployed"}
     operated = []
     if (await tables(conn)).actions:
         rows = await conn.fetch(statement(__name__, "mark_operations"), *buckets.parameters)
@@ -45,7 +44,7 @@ async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
     return ChartMarks(
         tuple(sorted(_covered(gaps, buckets, buckets.step / 2))),
         tuple(sorted(_covered(gaps, buckets, timedelta()))),
-        tuple(sorted(_numbers([change for change in found if change.what == "deployed"], buckets))),
+        tuple(sorted(number for number in deployed if number is not None)),
         tuple(operated),
     )
 
@@ -60,8 +59,3 @@ def _covered(gaps: list[Change], buckets: Buckets, least: timedelta) -> set[int]
         and gap.at >= start
         and gap.began_at < start + buckets.step
     }
-
-
-def _numbers(found: list[Change], buckets: Buckets) -> Iterator[int]:
-    numbers = {buckets.index(change.at) for change in found}
-    return (number for number in numbers if number is not None)

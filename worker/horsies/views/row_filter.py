@@ -114,10 +114,6 @@ def _schedule_names(row: ScheduleRow) -> Iterator[str]:
     yield from (one.target for one in _definition(row))
 
 
-def _until_next(row: ScheduleRow, now: datetime) -> float | None:
-    return None if row.next_run_at is None else max(row.next_run_at - now, timedelta()) / _MICROSECOND
-
-
 _SCHEDULES: Final[Fields[ScheduleFilter, ScheduleRow]] = Fields(
     state=lambda row, now: row.standing(now),
     bare=_schedule_names,
@@ -133,6 +129,11 @@ _SCHEDULES: Final[Fields[ScheduleFilter, ScheduleRow]] = Fields(
         "skip": lambda row: row.skip_slot is not None,
         "workflow": lambda row: any(one.kind == "workflow" for one in _definition(row)),
     },
-    numbers={"next": _until_next, "runs": lambda row, _now: row.run_count},
+    numbers={
+        "next": lambda row, now: (
+            None if row.next_run_at is None else max(row.next_run_at - now, timedelta()) / _MICROSECOND
+        ),
+        "runs": lambda row, _now: row.run_count,
+    },
 )
 matching_schedules: Final = _SCHEDULES.matching

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
+from horsies.config.app import WorkerResilienceConfig
 from horsies.doctor import Check, CheckLine, CheckVerdict
 from horsies.domain.quantities import counted
 from horsies.store.schema.migrations import quoted
@@ -98,7 +99,8 @@ async def _pooler(context: CheckContext) -> Iterable[CheckLine]:
     lines = [CheckLine(CheckVerdict.WARN, warning) for warning in context.pooler_warnings]
     if not context.pooled:
         return lines or [CheckLine(CheckVerdict.OK, "none: sessions reach PostgreSQL directly")]
-    poll_s = _poll_interval_s(context)
+    resilience = WorkerResilienceConfig() if context.config is None else context.config.resilience
+    poll_s = f"{resilience.notify_poll_interval_ms / 1000:g}s"
     if await _shares_backends(context):
         evidence = (
             f"in transaction mode: no LISTEN, no settings of a session, no prepared statements; workers need none of "
@@ -107,10 +109,6 @@ async def _pooler(context: CheckContext) -> Iterable[CheckLine]:
         return [CheckLine(CheckVerdict.WARN, evidence, "name PostgreSQL itself in the URL of the workers"), *lines]
     evidence = f"in session mode: each session of ours holds one of its connections; workers poll every {poll_s}"
     return [CheckLine(CheckVerdict.OK, evidence), *lines]
-
-
-def _poll_interval_s(context: CheckContext) -> str:
-    return "5s" if context.config is None else f"{context.config.resilience.notify_poll_interval_ms / 1000:g}s"
 
 
 async def _shares_backends(context: CheckContext) -> bool:

@@ -66,8 +66,8 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     found = [_interrupted(row, capped=capped) for row in rows]
     if "horsies_worker_losses" not in cluster.tables:
         return found
-    losses = await worker_losses(conn)
-    dead = [loss for loss in losses.values() if loss.is_open and _is_dead(loss, cluster)]
+    lost = [loss for loss in (await worker_losses(conn)).values() if loss.is_open and not loss.came_back]
+    dead = [loss for loss in lost if (cluster.now - loss.died_at).total_seconds() > ALIVE_WITHIN_S]
     rows = await conn.fetch(statement(__name__, "diagnose_crashed"), MOST_IDS)
     capped = sum(row["count"] for row in rows) >= MOST_CRASHED
     return [*found, *(_crashed(row, capped=capped) for row in rows), *map(_died, dead)]
@@ -125,10 +125,6 @@ async def unacknowledged(
         for worker_id, same in groupby(rows, itemgetter("worker_id"))
     }
     return {one: Unacknowledged(died.get(one), crashed.get(one, {})) for one in {**died, **crashed}}
-
-
-def _is_dead(loss: Loss, cluster: Cluster) -> bool:
-    return not loss.came_back and (cluster.now - loss.died_at).total_seconds() > ALIVE_WITHIN_S
 
 
 def _died(loss: Loss) -> Finding:

@@ -82,17 +82,12 @@ def _not_applied(rule: Rule, now: datetime) -> Finding:
     return Finding(
         kind=RULE_NOT_APPLIED,
         target_kind="worker",
-        name=_name_of(rule),
+        name=rule.rule if rule.threshold_ms is None else f"{rule.rule} silent for {span(rule.threshold_ms / 1000)}",
         since=rule.last or rule.since,
         evidence=f"enabled by {wanted}, swept {last}",
         prediction=PredictedAction(f"nothing: {stays}", Severity.NEEDS_ACTION),
         why=tuple(_why_not_applied(rule)),
     )
-
-
-def _name_of(rule: Rule) -> str:
-    """Return a name like `runs silent for 6s`; that of the rule if it has no threshold."""
-    return rule.rule if rule.threshold_ms is None else f"{rule.rule} silent for {span(rule.threshold_ms / 1000)}"
 
 
 def _why_not_applied(rule: Rule) -> Iterator[str]:
