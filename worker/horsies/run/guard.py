@@ -136,7 +136,8 @@ class _Alarm:
         self._timer = ctypes.c_void_p()
         event = _SignalEvent(None, signal.SIGKILL, 0, b"")
         try:
-            self._library = _library_with_timers()
+            library = ctypes.CDLL(None)  # without timers before glibc 2.34
+            self._library = library if hasattr(library, "timer_create") else ctypes.CDLL("librt.so.1")
             failed = self._library.timer_create(_CLOCK, ctypes.byref(event), ctypes.byref(self._timer)) != 0
         except (AttributeError, OSError):  # macOS: SIGALRM ends a stopped process once it continues
             failed = True
@@ -161,11 +162,6 @@ class _SignalEvent(ctypes.Structure):
 
 class _TimerSpec(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns"))
-
-
-def _library_with_timers() -> ctypes.CDLL:
-    library = ctypes.CDLL(None)
-    return library if hasattr(library, "timer_create") else ctypes.CDLL("librt.so.1")  # glibc before 2.34
 
 
 class _Guard:

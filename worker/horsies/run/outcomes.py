@@ -34,8 +34,9 @@ def outcome_of(result: TaskResult[Any, Any]) -> Outcome:
     error = stored.err
     if not isinstance(error, TaskError):
         return (False, text, None, clean_text(str(error), _MESSAGE_LIMIT))
+    code = error.error_code.value if isinstance(error.error_code, Enum) else error.error_code
     message = None if error.message is None else clean_text(error.message, _MESSAGE_LIMIT)
-    return (False, text, _code_text(error.error_code), message)
+    return (False, text, None if code is None else clean_text(str(code), _CODE_LIMIT), message)
 
 
 def failed(
@@ -59,11 +60,6 @@ class TaskStopped(BaseException):
     def outcome(self, exception: BaseException) -> Outcome:
         """Return the outcome of the job; the traceback of `exception` shows where it was stopped."""
         return failed(self.code, str(self), exception)
-
-
-def _code_text(code: object) -> str | None:
-    text = code.value if isinstance(code, Enum) else code
-    return None if text is None else clean_text(str(text), _CODE_LIMIT)
 
 
 def _too_large(size: int) -> TaskError:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from horsies.app import Horsies
     from horsies.domain.plan import WorkflowPlan
-    from horsies.lifecycle.scheduling import DueSchedule, ScheduleAdvance
+    from horsies.lifecycle.scheduling import ScheduleAdvance
     from horsies.run.events import Events
     from horsies.task.scheduled import Scheduled
 
@@ -222,7 +222,8 @@ class ScheduleLoop:
                 await renew_scheduler(connection, self._own_row)
                 self._seen_at = time.monotonic()
             names = [name for name in self._schedules if not self._failures.waits(name)]
-            ready = [one for one in await due(connection, names) if self._is_ours(one)]
+            # A row with another hash was planned by another release: that one sends it, as long as it runs.
+            ready = [one for one in await due(connection, names) if one.config_hash == self._schedules[one.name].hash]
             await define(connection, {one.name: self._schedules[one.name] for one in ready if not one.is_defined})
             runs = [self._schedules[one.name].run_of(one) for one in ready]
             await self._send(connection, [one for one in runs if one.due.name not in self._workflows])
@@ -243,10 +244,6 @@ class ScheduleLoop:
         self._registered_at, self._ahead_s = time.monotonic(), now.timestamp() - time.time()
         if changed:
             self._events.note("schedules planned", names=", ".join(sorted(changed)))
-
-    def _is_ours(self, one: DueSchedule) -> bool:
-        """Return whether this release planned the row; otherwise the release that did so sends it."""
-        return one.config_hash == self._schedules[one.name].hash
 
     async def _send(self, connection: asyncpg.Connection, runs: Sequence[ScheduleAdvance]) -> None:
         if not runs:

@@ -202,13 +202,15 @@ async def _execute_async(tasks: Tasks, job: Message, run: ChildRun, hooks: Child
 def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
     task = tasks.get(job.task_name)
     if task is None:
-        return TaskResult(err=_unknown(job.task_name))
+        message = f"no task {job.task_name!r} is registered in this worker; import its module where the app is defined"
+        return TaskResult(err=TaskError(error_code=OperationalErrorCode.WORKER_RESOLUTION_ERROR, message=message))
     loaded = task.load(job.args, job.kwargs)
     return loaded if isinstance(loaded, TaskResult) else (task, *loaded)
 
 
 def _outcome(result: TaskResult[Any, Any], run: ChildRun) -> Outcome:
-    run.raised = raised = _exception_of(result.err)
+    raised = result.err.exception if isinstance(result.err, TaskError) else None
+    run.raised = raised = raised if isinstance(raised, BaseException) else None
     if run.stop is not None and raised is not None and comes_from_a_stop(raised):
         return run.stop.outcome(raised)
     return outcome_of(result)
@@ -217,11 +219,6 @@ def _outcome(result: TaskResult[Any, Any], run: ChildRun) -> Outcome:
 def _stopped(stop: TaskStopped, raised: BaseException, run: ChildRun) -> Outcome:
     run.raised = raised
     return stop.outcome(raised)
-
-
-def _exception_of(error: object) -> BaseException | None:
-    raised = error.exception if isinstance(error, TaskError) else None
-    return raised if isinstance(raised, BaseException) else None
 
 
 def comes_from_a_stop(raised: BaseException) -> bool:
@@ -246,13 +243,6 @@ def _forget_frames(*raised: BaseException | None) -> None:
         waiting += (error.__cause__, error.__context__)
         if isinstance(error, BaseExceptionGroup):
             waiting += error.exceptions
-
-
-def _unknown(name: str) -> TaskError:
-    return TaskError(
-        error_code=OperationalErrorCode.WORKER_RESOLUTION_ERROR,
-        message=f"no task {name!r} is registered in this worker; import its module where the app is defined",
-    )
 
 
 def _broken(error: BaseException, run: ChildRun) -> Outcome:

@@ -76,7 +76,11 @@ class HookThread:
         while (event := self._waiting.get()) is not _END:
             self._busy_since = time.monotonic()
             try:
-                self._call(event)
+                answer = self._hook(event)
+                if inspect.isawaitable(answer):
+                    if self._loop is None:
+                        self._loop = asyncio.new_event_loop()
+                    self._loop.run_until_complete(asyncio.wait_for(answer, _LIMIT_S))
             except TimeoutError as error:
                 self._fail(event, error, f"it did not end within {_LIMIT_S:g} s" if not error.args else None)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a hook must not end its thread silently
@@ -89,13 +93,6 @@ class HookThread:
                 break  # its queue was full, so that there was no room for the mark of its end
         if self._loop is not None:
             self._loop.close()
-
-    def _call(self, event: Event) -> None:
-        answer = self._hook(event)
-        if inspect.isawaitable(answer):
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-            self._loop.run_until_complete(asyncio.wait_for(answer, _LIMIT_S))
 
     def _fail(self, event: Event, error: BaseException, why: str | None = None) -> None:
         self._events.hook_failed(self.name, type(event).__name__, error, why)
