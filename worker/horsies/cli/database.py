@@ -75,7 +75,7 @@ class DatabaseOptions:
         return choice
 
     def choose_existing(self) -> DatabaseChoice:
-        """`choose`, for a command that needs an existing database: none is created without a question."""
+        """Choose for a command that needs an existing database: none is created without a question."""
         return existing(self.choose())
 
 

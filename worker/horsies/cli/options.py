@@ -92,12 +92,12 @@ def _complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def text_argument(metavar: str, help_text: str, **more: Any) -> Any:
-    """An argument whose value is sent to the database."""
+    """Return an argument whose value is sent to the database."""
     return typer.Argument(metavar=metavar, help=help_text, callback=fit_for_text, **more)
 
 
 def text_option(name: str, metavar: str, help_text: str) -> Any:
-    """An option whose value is sent to the database."""
+    """Return an option whose value is sent to the database."""
     return typer.Option(name, metavar=metavar, help=help_text, callback=fit_for_text)
 
 

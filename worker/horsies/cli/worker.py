@@ -72,7 +72,7 @@ def _app_version(text: str) -> str:
 
 
 def _option(envvar: str, help_text: str, *names: str, **more: Any) -> Any:
-    """An option that the environment of a service may set, too."""
+    """Return an option that the environment of a service may set, too."""
     return typer.Option(*names, envvar=envvar, help=help_text, **more)
 
 

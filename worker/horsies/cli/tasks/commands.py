@@ -140,7 +140,7 @@ def show(
     waits, arguments and result, operator actions. `--json` prints `now`, `task`, `args`, `kwargs`, `options`, `result`,
     `failed_reason`, `attempts`, `earlier_attempts`, `executions`, `usual`, `why`, `audit`, `reruns` and `workflow`.
     """
-    from horsies.cli.tasks.story import show_task
+    from horsies.cli.tasks.show import show_task
 
     show_task(database.choose_existing(), task_id, mask or [], as_json=as_json)
 

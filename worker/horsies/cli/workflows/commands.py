@@ -46,7 +46,7 @@ def ls(
     to now. `parent:no` leaves out sub-workflows. `--json` prints `now`, `filter`, `workflows` and `next`, the cursor of
     the next page or null.
     """
-    from horsies.cli.workflows.story import list_workflows
+    from horsies.cli.workflows.show import list_workflows
 
     text = joined_filter(filter_text, words)
     list_workflows(database.choose_existing(), text, limit=limit, after=after, as_json=as_json)
@@ -91,7 +91,7 @@ def show(
     `audit`; with `--node` instead `now`, `workflow_id`, `workflow_name`, `workflow_status`, `node`, `args`, `kwargs`,
     `options`, `result`, `summary` and `audit`.
     """
-    from horsies.cli.workflows.story import show_node, show_workflow_story
+    from horsies.cli.workflows.show import show_node, show_workflow_story
 
     choice = database.choose_existing()
     if node is None:

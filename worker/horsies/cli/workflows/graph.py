@@ -78,7 +78,7 @@ def head(story: WorkflowStory, screen: Screen) -> Iterator[str]:
 
 
 def node_lines(story: WorkflowStory, screen: Screen) -> list[str]:
-    """Return a line for each node, below all that it waits for, and what is inconsistent about some."""
+    """Return a line for each node, below all that it waits for, and what to do about inconsistent ones."""
     nodes = {node.index: node for node in story.nodes}
     rails = railed({node.index: node.dependencies for node in story.nodes}, unicode=screen.unicode)
     cells = [_cells(nodes[line.index], line, nodes, story.now, screen) for line in rails]
