@@ -295,11 +295,11 @@ def test_without_a_terminal_the_command_points_at_the_one_that_prints(tmp_path) 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["task"], "nothing to open"),
-        (["task", "7f3a", "8"], "nothing to open"),
+        (["task"], "cannot be opened"),
+        (["task", "7f3a", "8"], "cannot be opened"),
         (["--screen", "queues"], "there is no screen"),
         (["--fps", "0"], "--fps"),
-        (["--context", "a", "--database-url", "postgresql://h/d"], "two databases"),
+        (["--context", "a", "--database-url", "postgresql://h/d"], "both name a database"),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_the_terminal_is_touched(arguments: list[str], says: str) -> None:

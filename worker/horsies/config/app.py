@@ -177,7 +177,7 @@ class AppConfig(CheckedModel):
     None: 60,000, or twice recovery.claimer_heartbeat_interval_ms if that is more.
     """
     max_claim_renew_age_ms: int = 180_000
-    """Maximum age, in milliseconds, of an unstarted claim that is still renewed; by default at least claim_lease_ms."""
+    """Maximum age, in milliseconds, of an unstarted claim that is still renewed; raised to a longer default lease."""
     recovery: RecoveryConfig = Field(default_factory=RecoveryConfig)
     """Rules for lost tasks, and how long history is kept."""
     resilience: WorkerResilienceConfig = Field(default_factory=WorkerResilienceConfig)
