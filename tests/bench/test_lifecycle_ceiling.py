@@ -12,9 +12,8 @@ from statistics import median
 import asyncpg
 import pytest
 
-from horsies.lifecycle.claiming import ClaimRequest, claim
+from horsies.lifecycle.claiming import ClaimRequest, Start, claim, start
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
-from horsies.lifecycle.starting import Start, start
 
 pytestmark = pytest.mark.bench
 

@@ -14,8 +14,7 @@ import pytest
 from horsies import progress, track
 from horsies.domain.progress_pace import Reading
 from horsies.lifecycle.claim_token import ProgressReport, Token, beat, store_progress
-from horsies.lifecycle.claiming import ClaimRequest, claim
-from horsies.lifecycle.starting import Start, start
+from horsies.lifecycle.claiming import ClaimRequest, Start, claim, start
 from horsies.run.progress_table import RECORD_BYTES, ProgressTable
 from horsies.task import current as reports
 

@@ -389,10 +389,7 @@ async def test_a_workflow_may_be_started_in_small_steps_in_a_loop() -> None:
 
 
 ANSWERED = (
-    *(
-        f"horsies.lifecycle.{name}"
-        for name in ("advancing", "children", "completing", "controlling", "create_workflow")
-    ),
+    *(f"horsies.lifecycle.{name}" for name in ("advancing", "completing", "controlling", "create_workflow")),
     *(f"horsies.lifecycle.{name}" for name in ("node_tasks", "reopening")),
     *("horsies.lifecycle.workflow_rows", "horsies.store.reading"),
 )

@@ -9,9 +9,8 @@ from typing import Any
 import asyncpg
 
 from horsies.lifecycle.claim_token import Token
-from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, claim, release_expired
+from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, Start, StartVerdicts, claim, release_expired, start
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
-from horsies.lifecycle.starting import Start, StartVerdicts, start
 
 ME, OTHER = "worker-a", "worker-b"
 LEASE_MS = 600_000

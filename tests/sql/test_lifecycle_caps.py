@@ -27,9 +27,8 @@ from lifecycle_steps import (
 )
 
 import horsies
-from horsies.lifecycle.claiming import ClaimedTask, claim_capped, release
+from horsies.lifecycle.claiming import ClaimedTask, Start, claim_capped, release, start
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.starting import Start, start
 
 CLAIMERS = 8
 

@@ -23,9 +23,8 @@ from lifecycle_steps import (
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claim_token import Token, Verdict, beat
-from horsies.lifecycle.claiming import large_arguments, release
+from horsies.lifecycle.claiming import StartVerdicts, large_arguments, release
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish, mark_finalizing, stored_earlier
-from horsies.lifecycle.starting import StartVerdicts
 
 K = OutcomeKind
 

@@ -26,10 +26,12 @@ from horsies.lifecycle.claim_token import Token, Verdict, beat, renew
 from horsies.lifecycle.claiming import (
     ClaimedTask,
     ClaimRequest,
+    Start,
     claim,
     claim_capped,
     release,
     release_expired,
+    start,
     take_back,
 )
 from horsies.lifecycle.finishing import (
@@ -42,7 +44,6 @@ from horsies.lifecycle.finishing import (
     stored_earlier,
 )
 from horsies.lifecycle.recovering import Recovered, recover_stale_runs, requeue_stale_claims
-from horsies.lifecycle.starting import Start, start
 
 ENDS = [kind for kind in K if is_end(Outcome(None, kind))]  # type: ignore[arg-type]
 WORKERS = ("worker-a", "worker-b", "worker-c")

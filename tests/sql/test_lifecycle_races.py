@@ -22,9 +22,8 @@ from lifecycle_steps import (
 )
 
 from horsies.lifecycle.claim_token import Token, Verdict, renew
-from horsies.lifecycle.claiming import claim_capped, release
+from horsies.lifecycle.claiming import StartVerdicts, claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.starting import StartVerdicts
 
 Write = Callable[[asyncpg.Connection, list[Token]], Awaitable[None]]
 LostWrite = Callable[[asyncpg.Connection, list[Token]], Awaitable[bool]]

@@ -31,9 +31,8 @@ from lifecycle_steps import (
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import OutcomeCode
 from horsies.lifecycle.claim_token import Token, Verdict
-from horsies.lifecycle.claiming import release, take_back
+from horsies.lifecycle.claiming import Start, StartVerdicts, release, start, take_back
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
-from horsies.lifecycle.starting import Start, StartVerdicts, start
 
 NONE: frozenset[Token] = frozenset()
 

@@ -13,7 +13,7 @@ from workflow_plans import node
 
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.lifecycle.advancing import advance, lock_families, nodes_started, update_workflows
-from horsies.lifecycle.children import read_child, ready_children, start_child
+from horsies.lifecycle.create_workflow import read_child, ready_children, start_child
 from horsies.workflow.subworkflow_plan import child_plan
 
 # All with the same node ids, as the runs of one definition have them; 50 of them wait in paused workflows.

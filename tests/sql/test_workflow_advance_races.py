@@ -23,9 +23,8 @@ from horsies.lifecycle.advancing import (
     nodes_started,
     update_workflows,
 )
-from horsies.lifecycle.children import fail_child, start_child
 from horsies.lifecycle.claiming import release_expired
-from horsies.lifecycle.create_workflow import create_workflow
+from horsies.lifecycle.create_workflow import create_workflow, fail_child, start_child
 
 
 @pytest.fixture

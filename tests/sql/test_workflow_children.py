@@ -28,7 +28,7 @@ from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError
 from horsies.lifecycle.advancing import lock_families, update_workflows
-from horsies.lifecycle.children import start_child
+from horsies.lifecycle.create_workflow import start_child
 from horsies.run import threads
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.workflow.subworkflow_plan import BuildFailed, UnknownDefinition

@@ -16,8 +16,8 @@ from workflow_plans import node, plan
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle import advancing
 from horsies.lifecycle.advancing import FamilyLockedError, advance, follow
-from horsies.lifecycle.children import start_child
 from horsies.lifecycle.controlling import pause
+from horsies.lifecycle.create_workflow import start_child
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import end_silent_sessions
 from horsies.run.worker.advancer import Advancer

@@ -23,17 +23,15 @@ from horsies.domain.plan import MAP_DEFINITION, WorkflowPlan, split_injection
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import FamilyLockedError, advance, nodes_started
-from horsies.lifecycle.children import fail_child, read_child, ready_children, start_child
 from horsies.lifecycle.claim_token import Token, Verdict
-from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, claim, large_arguments, release
+from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, Start, claim, large_arguments, release, start
 from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
-from horsies.lifecycle.create_workflow import create_workflow
+from horsies.lifecycle.create_workflow import create_workflow, fail_child, read_child, ready_children, start_child
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish, finish_and_claim
 from horsies.lifecycle.node_tasks import resolved
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import expire_pending, recover_stale_runs
 from horsies.lifecycle.reopening import CannotReopenError
-from horsies.lifecycle.starting import Start, start
 from horsies.workflow.subworkflow_plan import ChildPlanError, map_plan
 
 STALE_MS = 300_000

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from horsies.config.contexts import DatabaseChoice
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.advancing import advance
-from horsies.lifecycle.children import ready_children
-from horsies.lifecycle.claiming import ClaimRequest, claim, large_arguments, next_due
+from horsies.lifecycle.claiming import ClaimRequest, Start, claim, large_arguments, next_due, start
+from horsies.lifecycle.create_workflow import ready_children
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
 from horsies.lifecycle.node_tasks import resolved
 from horsies.lifecycle.recovering import expire_pending
-from horsies.lifecycle.starting import Start, start
 from horsies.run.events import Events, Observer
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.worker.subworkflow_builder import build_child

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.lifecycle.advancing import advance, nodes_started
-from horsies.lifecycle.children import ready_children
+from horsies.lifecycle.create_workflow import ready_children
 from horsies.lifecycle.node_tasks import resolved
 from horsies.run.worker.subworkflow_builder import build_child
 from horsies.store.reading import read_nodes, read_workflow_outcomes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
     from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
     from horsies.domain.task_result import TaskError, TaskResult
-    from horsies.lifecycle.children import ReadyChild
+    from horsies.lifecycle.create_workflow import ReadyChild
     from horsies.store.reading import WorkflowOutcome, WorkflowTaskInfo
     from horsies.testing.memory.rows import Rows, Workflow
 

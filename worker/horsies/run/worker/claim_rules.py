@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from horsies.config.app import QueueMode
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.retry import timeout_of
-from horsies.lifecycle.claiming import claim_capped
-from horsies.lifecycle.starting import Start
+from horsies.lifecycle.claiming import Start, claim_capped
 from horsies.run.contract import KnownTask
 from horsies.run.worker.in_flight import InFlightTask
 

@@ -12,9 +12,8 @@ import asyncpg
 
 from horsies.domain.plan import references
 from horsies.lifecycle.claim_token import locked_rows
-from horsies.lifecycle.claiming import large_arguments, take_back_unlocked, unaccounted
+from horsies.lifecycle.claiming import large_arguments, start, take_back_unlocked, unaccounted
 from horsies.lifecycle.node_tasks import resolved
-from horsies.lifecycle.starting import start
 from horsies.run.guard import clock
 from horsies.run.worker.in_flight import InFlightTask, Stage
 from horsies.run.worker.task_flow import WorkerLoop
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from horsies.lifecycle.claim_token import Token
-    from horsies.lifecycle.starting import StartVerdicts
+    from horsies.lifecycle.claiming import StartVerdicts
     from horsies.run.loops import Outage
     from horsies.run.worker.advancer import Advancer
     from horsies.run.worker.task_flow import TaskFlow

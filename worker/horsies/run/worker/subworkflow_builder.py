@@ -14,7 +14,7 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.domain.trace import trace_of
-from horsies.lifecycle.children import TooDeepError, fail_child, read_child, ready_children, start_child
+from horsies.lifecycle.create_workflow import TooDeepError, fail_child, read_child, ready_children, start_child
 from horsies.run.threads import build_in_thread
 from horsies.run.worker.task_flow import WorkerLoop
 from horsies.store.connect import is_transient
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from horsies.app import Horsies
     from horsies.domain.plan import WorkflowPlan
-    from horsies.lifecycle.children import ReadyChild
+    from horsies.lifecycle.create_workflow import ReadyChild
     from horsies.run.worker.task_flow import TaskFlow
     from horsies.store.dedicated_connection import DedicatedConnection
 

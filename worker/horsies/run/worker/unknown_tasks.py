@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.claiming import ClaimRequest, claim
-from horsies.lifecycle.starting import start
+from horsies.lifecycle.claiming import ClaimRequest, claim, start
 from horsies.run.contract import ChildResult
 from horsies.run.worker.in_flight import InFlightTask, Stage
 from horsies.run.worker.task_flow import WorkerLoop

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horsies.testing.memory.rows import MemoryNode, Rows, Workflow
 
 _ADVANCING, _COMPLETING = "horsies.lifecycle.advancing", "horsies.lifecycle.completing"
-_NODE_TASKS, _CHILDREN = "horsies.lifecycle.node_tasks", "horsies.lifecycle.children"
+_NODE_TASKS, _CHILDREN = "horsies.lifecycle.node_tasks", "horsies.lifecycle.create_workflow"
 _NODE = WorkflowTaskStatus
 _STATE = "workflow_id task_index status"
 _WITHOUT_RESULT = {
