@@ -278,6 +278,8 @@ def test_a_task_may_start_a_workflow_and_wait_for_it() -> None:
 def test_an_exception_of_a_node_is_raised_by_the_start() -> None:
     with inline(app, raises=True), pytest.raises(LookupError, match="no such order"):
         flow(TaskNode(broken)).start()
+    with inline(app, raises=True), pytest.raises(ValueError, match="no such order"):
+        flow(TaskNode(invalid)).start()
 
 
 def test_an_exception_of_a_node_is_raised_by_the_wait_that_runs_it() -> None:

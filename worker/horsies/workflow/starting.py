@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from horsies.broker import Operation
@@ -22,7 +23,6 @@ from horsies.store.loop_thread import drive_awaited, drive_blocking
 from horsies.workflow.handle import WorkflowHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from horsies.broker import PostgresBroker
     from horsies.config.app import AppConfig
     from horsies.domain.plan import WorkflowPlan
-    from horsies.domain.trace import Sending, Trace, Tracing
+    from horsies.domain.trace import Sending, Tracing
     from horsies.handle import BrokerResult
     from horsies.lifecycle.create_workflow import CreatedWorkflow
     from horsies.store.loop_thread import CallSteps
-    from horsies.store.producer_client import Link
 
 T = TypeVar("T")
 
@@ -82,63 +81,6 @@ class Startable(Protocol[T]):
     def start(
         self, workflow_id: str | None = None, *, connection: object = None
     ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A start that has passed every check."""
-
-    broker: PostgresBroker
-    plan: WorkflowPlan
-    workflow_id: str
-    sent_at: datetime | None
-    resend: bool
-    output: object
-    connection: object
-    """The caller's, in whose transaction it is stored; None: in one of its own."""
-
-    def span(self) -> AbstractContextManager[Sending]:
-        app, name = self.broker.app, self.plan.name
-        tracing: Tracing | None = None if app is None else app.tracing
-        if tracing is None:
-            return nullcontext(UNTRACED)
-        return tracing.sending(name, {"horsies.workflow.name": name, "horsies.workflow.id": self.workflow_id})
-
-    def traced(self, trace: Trace) -> _Start:
-        return replace(self, plan=self.plan.traced(trace)) if trace else self
-
-    def operation(self) -> Operation[CreatedWorkflow]:
-        return Operation(BrokerErrorCode.ENQUEUE_FAILED, self._act, self.resend, self.connection, self._create)
-
-    def handle(self, stored: BrokerResult[CreatedWorkflow]) -> WorkflowStartResult[WorkflowHandle[Any]]:
-        fail = partial(_refusal, self.plan.name, self.workflow_id)
-        if isinstance(stored, Err):
-            error = stored.err_value
-            return fail(
-                error.message,
-                WorkflowStartErrorCode.ENQUEUE_FAILED,
-                retryable=error.retryable,
-                exception=error.exception,
-            )
-        if (other := stored.ok_value.other_name) is not None:
-            return fail(f"the id {self.workflow_id} belongs to the workflow {other!r}; start under another id")
-        if (other := stored.ok_value.difference) is not None:
-            words = f"the id {self.workflow_id} belongs to a {self.plan.name!r} with {other}"
-            return fail(f"{words}; start this one under another id")
-        return Ok(WorkflowHandle(self.workflow_id, self.broker, self.output))
-
-    def _act(self, link: Link) -> Awaitable[CreatedWorkflow]:
-        return link.use(self._insert, limit_s=_MAX_START_S + len(self.plan.nodes) / _SLOWEST_NODES_PER_S)
-
-    async def _insert(self, connection: asyncpg.Connection) -> CreatedWorkflow:
-        async with connection.transaction(isolation="read_committed"):  # else a start of the same id could fail
-            return await self._create(connection)
-
-    async def _create(self, connection: Any) -> CreatedWorkflow:
-        created = await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
-        if created.existing and created.other_name is None:
-            return replace(created, difference=await difference(connection, self.plan, self.workflow_id))
-        return created
 
 
 def start_workflow(
@@ -189,8 +131,13 @@ def starting_own(
 
 def starting_again(spec: Startable[T], error: WorkflowStartError) -> CallSteps[WorkflowStartResult[WorkflowHandle[T]]]:
     """Start under the id of a start that failed, so that it cannot be started twice."""
-    refusal = _why_not_again(spec, error)
-    return answer(refusal, None) if refusal is not None else (yield from starting_own(spec, error.workflow_id))
+    if error.code is not WorkflowStartErrorCode.ENQUEUE_FAILED:
+        why = f"a start that failed with {error.code} cannot be repeated: the same would happen again"
+    elif error.workflow_name != spec.name:
+        why = f"the error is of the workflow {error.workflow_name!r}, not of {spec.name!r}"
+    else:
+        return (yield from starting_own(spec, error.workflow_id))
+    return answer(_refusal(spec.name, error.workflow_id, why), None)
 
 
 def _starting(
@@ -202,60 +149,77 @@ def _starting(
     connection: object,
     resend: bool = False,
 ) -> CallSteps[WorkflowStartResult[WorkflowHandle[T]]]:
-    prepared = _prepare(spec, broker, workflow_id, sent_at, connection, resend=resend)
-    if isinstance(prepared, Err):
-        started: WorkflowStartResult[WorkflowHandle[Any]] = prepared
-    else:
-        start = prepared.ok_value
-        with start.span() as span:
-            operation = start.traced(span.trace).operation()
-            created = yield start.broker.perform, start.broker.perform_async, (operation,)
-            started = span.sent(start.handle(created))
-    if isinstance(started, Err):
-        yield from aborting(connection, _config_of(broker), started)
-    return started if _is_suppressed(broker) else answer(started, _config_of(broker))
-
-
-def _is_suppressed(broker: PostgresBroker | None) -> bool:
-    return broker is not None and broker.app is not None and broker.app.are_sends_suppressed()
-
-
-def _config_of(broker: PostgresBroker | None) -> AppConfig | None:
-    return None if broker is None or broker.app is None else broker.app.config
-
-
-def _prepare(
-    spec: Startable[Any],
-    broker: PostgresBroker | None,
-    workflow_id: str | None,
-    sent_at: datetime | None,
-    connection: object,
-    *,
-    resend: bool,
-) -> WorkflowStartResult[_Start]:
-    if workflow_id is None:
-        workflow_id = new_task_id()
-    fail = partial(_refusal, spec.name, workflow_id)
+    app = None if broker is None else broker.app
+    config: AppConfig | None = None if app is None else app.config
+    fail = partial(_refusal, spec.name, workflow_id := new_task_id() if workflow_id is None else workflow_id)
+    started: WorkflowStartResult[WorkflowHandle[Any]]
     if broker is None:
-        return fail(
-            "the workflow has no broker; make it with app.workflow(...), or pass one: start_workflow(spec, broker)",
-            WorkflowStartErrorCode.BROKER_NOT_CONFIGURED,
-        )
-    try:
-        _check(workflow_id, sent_at)
-        if _is_suppressed(broker):
-            raise ValueError("sends are suppressed, for example while modules are imported")
-        plan = spec.to_plan()
-        _check_app(plan, broker)
-    except HorsiesError as error:
-        return fail(error.message + (f"; {error.help_text}" if error.help_text else ""), exception=error)
-    except ValueError as error:  # CodecError: a value that cannot be stored
-        return fail(str(error), exception=error)
-    resend = resend or spec.resend_on_transient_err
-    return Ok(_Start(broker, plan, workflow_id, sent_at, resend, spec.output, connection))
+        how = "make it with app.workflow(...), or pass one: start_workflow(spec, broker)"
+        started = fail(f"the workflow has no broker; {how}", WorkflowStartErrorCode.BROKER_NOT_CONFIGURED)
+    else:
+        try:
+            plan = _checked_plan(spec, broker, workflow_id, sent_at)
+        except HorsiesError as error:
+            started = fail(error.message + (f"; {error.help_text}" if error.help_text else ""), exception=error)
+        except ValueError as error:  # CodecError: a value that cannot be stored
+            started = fail(str(error), exception=error)
+        else:
+            with _span(app, plan, workflow_id) as span:
+                plan = plan.traced(span.trace) if span.trace else plan
+                resends = resend or spec.resend_on_transient_err
+                operation = _creation(plan, workflow_id, sent_at, resends=resends, connection=connection)
+                created = yield broker.perform, broker.perform_async, (operation,)
+                problem = _why_not_created(created, plan.name, workflow_id)
+                started = span.sent(problem or Ok(WorkflowHandle(workflow_id, broker, spec.output)))
+    if isinstance(started, Err):
+        yield from aborting(connection, config, started)
+    return started if app is not None and app.are_sends_suppressed() else answer(started, config)
 
 
-def _check(workflow_id: object, sent_at: datetime | None) -> None:
+def _span(app: Any, plan: WorkflowPlan, workflow_id: str) -> AbstractContextManager[Sending]:
+    tracing: Tracing | None = None if app is None else app.tracing
+    if tracing is None:
+        return nullcontext(UNTRACED)
+    return tracing.sending(plan.name, {"horsies.workflow.name": plan.name, "horsies.workflow.id": workflow_id})
+
+
+def _creation(
+    plan: WorkflowPlan, workflow_id: str, sent_at: datetime | None, *, resends: bool, connection: object
+) -> Operation[CreatedWorkflow]:
+    """Return the operation that stores the workflow, in the caller's transaction or in one of its own."""
+
+    async def create(connected: Any) -> CreatedWorkflow:
+        created = await create_workflow(connected, plan, workflow_id=workflow_id, sent_at=sent_at)
+        if created.existing and created.other_name is None:
+            return replace(created, difference=await difference(connected, plan, workflow_id))
+        return created
+
+    async def create_alone(connected: asyncpg.Connection) -> CreatedWorkflow:
+        async with connected.transaction(isolation="read_committed"):  # else a start of the same id could fail
+            return await create(connected)
+
+    limit_s = _MAX_START_S + len(plan.nodes) / _SLOWEST_NODES_PER_S
+    act = methodcaller("use", create_alone, limit_s=limit_s)
+    return Operation(BrokerErrorCode.ENQUEUE_FAILED, act, resends, connection, create)
+
+
+def _why_not_created(
+    stored: BrokerResult[CreatedWorkflow], name: str, workflow_id: str
+) -> Err[WorkflowStartError] | None:
+    fail = partial(_refusal, name, workflow_id)
+    if isinstance(stored, Err):
+        error, code = stored.err_value, WorkflowStartErrorCode.ENQUEUE_FAILED
+        return fail(error.message, code, retryable=error.retryable, exception=error.exception)
+    if (other := stored.ok_value.other_name) is not None:
+        return fail(f"the id {workflow_id} belongs to the workflow {other!r}; start under another id")
+    if (other := stored.ok_value.difference) is not None:
+        return fail(f"the id {workflow_id} belongs to a {name!r} with {other}; start this one under another id")
+    return None
+
+
+def _checked_plan(
+    spec: Startable[Any], broker: PostgresBroker, workflow_id: object, sent_at: datetime | None
+) -> WorkflowPlan:
     if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _MAX_ID:
         raise ValueError(
             f"workflow_id={workflow_id!r} is not a text of 1 to {_MAX_ID} characters, as a UUID is; "
@@ -265,24 +229,16 @@ def _check(workflow_id: object, sent_at: datetime | None) -> None:
         raise ValueError(f"{reason}; make one of any text with uuid.uuid5")
     if sent_at is not None and sent_at.tzinfo is None:
         raise ValueError(f"sent_at={sent_at} has no time zone; pass an aware datetime, as datetime.now(UTC)")
-
-
-def _check_app(plan: WorkflowPlan, broker: PostgresBroker) -> None:
+    if broker.app is not None and broker.app.are_sends_suppressed():
+        raise ValueError("sends are suppressed, for example while modules are imported")
+    plan = spec.to_plan()
     if broker.app is None and any(node.sub_definition_key not in (None, MAP_DEFINITION) for node in plan.nodes):
         raise WorkflowValidationError(
             f"workflow {plan.name!r} has sub-workflows, and its broker belongs to no application",
             code=ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
             help_text="start it with the broker of the application that defines them: app.get_broker()",
         )
-
-
-def _why_not_again(spec: Startable[Any], error: WorkflowStartError) -> Err[WorkflowStartError] | None:
-    fail = partial(_refusal, spec.name, error.workflow_id)
-    if error.code is not WorkflowStartErrorCode.ENQUEUE_FAILED:
-        return fail(f"a start that failed with {error.code} cannot be repeated: the same would happen again")
-    if error.workflow_name != spec.name:
-        return fail(f"the error is of the workflow {error.workflow_name!r}, not of {spec.name!r}")
-    return None
+    return plan
 
 
 def _refusal(
