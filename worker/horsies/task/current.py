@@ -53,13 +53,7 @@ class CurrentTask:
         return fields
 
 
-if TYPE_CHECKING:
-    _Adapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _Adapter = logging.LoggerAdapter
-
-
-class TaskLogger(_Adapter):
+class TaskLogger(logging.LoggerAdapter[logging.Logger]):
     """Adds the task's fields to the `extra` of a call; LoggerAdapter itself would replace that up to Python 3.12."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

@@ -104,7 +104,14 @@ class TaskRequests:
         if self.is_suppressed() if suppressed is None else suppressed:
             return self._suppressed()
         try:
-            self._check_arguments(args, kwargs)
+            if (reason := self.parameters.why_not(args, kwargs)) is not None:
+                misplaced = sorted(name for name in OPTION_NAMES & kwargs.keys() if name not in self.parameters)
+                hint = (
+                    f"; for an option of the send write .with_options({misplaced[0]}=...).send(...)"
+                    if misplaced
+                    else ""
+                )
+                raise UnsendableError(f"the {reason}{hint}")
             request = self._request(args, kwargs, options, sent_at or datetime.now(UTC), trace)
             # After the codec, which names the replacement for a Decimal or a set.
             if (reason := self.parameters.why_not_by_type(args, kwargs)) is not None:
@@ -147,13 +154,6 @@ class TaskRequests:
         if stored.outcome is EnqueueOutcome.LIVE_DUPLICATE:
             handle.duplicate, handle.arguments_differ = True, not self._is_same_call(request, stored)
         return Ok(handle)
-
-    def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if (reason := self.parameters.why_not(args, kwargs)) is None:
-            return
-        misplaced = sorted(name for name in OPTION_NAMES & kwargs.keys() if name not in self.parameters)
-        hint = f"; for an option of the send write .with_options({misplaced[0]}=...).send(...)" if misplaced else ""
-        raise UnsendableError(f"the {reason}{hint}")
 
     def _request(
         self,

@@ -212,19 +212,15 @@ def run_here(
 ) -> EndedRun:
     """Run in this thread, unless it runs an event loop: in a worker a plain task has none, and may start one."""
     with running(RunHere(current)):
-        return _run_here(task, args, kwargs, task_options)
-
-
-def _run_here(task: AnyTask, args: str | None, kwargs: str | None, task_options: str | None) -> EndedRun:
-    values = task.load(args, kwargs)
-    if isinstance(values, TaskResult):
-        return _ended(values)
-    limit = timeout_of(task_options, task.timeout_ms)
-    if not task.is_async and not loop_runs_here():
-        return _ended(run_limited(limit, partial(task.run, *values)))
-    with ThreadPoolExecutor(1, thread_name_prefix="horsies inline") as thread:
-        in_our_context = partial(contextvars.copy_context().run, _run, task, limit, *values)
-        return _ended(thread.submit(in_our_context).result())
+        values = task.load(args, kwargs)
+        if isinstance(values, TaskResult):
+            return _ended(values)
+        limit = timeout_of(task_options, task.timeout_ms)
+        if not task.is_async and not loop_runs_here():
+            return _ended(run_limited(limit, partial(task.run, *values)))
+        with ThreadPoolExecutor(1, thread_name_prefix="horsies inline") as thread:
+            in_our_context = partial(contextvars.copy_context().run, _run, task, limit, *values)
+            return _ended(thread.submit(in_our_context).result())
 
 
 async def run_here_async(

@@ -250,7 +250,7 @@ class Inline:
             for each in self._open.values()
             if each.status is TaskStatus.PENDING
             and each.task_name in self._tasks
-            and not self.workflows.is_held(each.task_id)
+            and not self.workflows.rows.is_held(each.task_id)
         ]
 
     def _expire(self) -> Ran:

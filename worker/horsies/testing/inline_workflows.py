@@ -97,9 +97,6 @@ class InlineWorkflows:
     def outcome(self, workflow_id: str) -> WorkflowOutcome | None:
         return self._use(partial(read_workflow_outcomes, workflow_ids=[workflow_id])).get(workflow_id)
 
-    def is_held(self, task_id: str) -> bool:
-        return self.rows.is_held(task_id)
-
     def arguments(self, kwargs_json: str | None) -> str | None:
         """Return the arguments with the results that are too large to be copied from node to node."""
         return self._use(partial(resolved, kwargs=kwargs_json))
