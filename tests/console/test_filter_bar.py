@@ -173,7 +173,7 @@ async def test_a_long_explanation_is_shown_whole() -> None:
         app = await begin(pilot, "", "status:nowhere")
         shown = " ".join(app.line(y).strip() for y in range(1, 5))
         states = "pending, claimed, running, completed, failed, cancelled, expired, retry, scheduled, interrupted"
-        assert f"it is one of {states}, live, done" in shown
+        assert f"use one of {states}, live, done" in shown
 
 
 async def test_up_brings_back_the_filters_of_before_and_down_what_was_typed() -> None:

@@ -96,14 +96,14 @@ class Definition:
     """The pattern in words, such as `daily 02:30 Europe/Berlin` or `every 5 min`."""
     timezone: str
     kind: str
-    """`task` or `workflow`."""
+    """Either `task` or `workflow`."""
     target: str
     """The name of the task or workflow."""
     queue: str | None
     priority: int | None
     args: str | None
     kwargs: str | None
-    """Both as JSON."""
+    """JSON, like `args`."""
     catch_up_missed: bool
     overdue_after_s: float
 
@@ -217,7 +217,7 @@ class ScheduleStory:
 
 
 class NextRun(NamedTuple):
-    """A planned run."""
+    """A planned run, as the stored definition has it."""
 
     at: datetime
     is_skipped: bool

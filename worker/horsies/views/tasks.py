@@ -155,7 +155,7 @@ class ExpectedState:
     queue_name: str
     status: str
     worker_id: str | None
-    """claimed_by_worker_id"""
+    """The column claimed_by_worker_id."""
     claimed_at: datetime | None
     retry_count: int
     error_code: str | None

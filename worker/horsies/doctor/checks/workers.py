@@ -1,4 +1,4 @@
-"""What live workers do: their clocks, whether they recover by the same settings, and whether they delete old rows."""
+"""The checks of live workers: their clocks, their recovery settings, and their deletion of old rows."""
 
 from __future__ import annotations
 
