@@ -98,7 +98,7 @@ async def test_a_task_that_waits_again_wakes_its_workers(connection: asyncpg.Con
 async def test_a_preview_of_an_undo_says_what_the_undo_then_does(connection: asyncpg.Connection) -> None:
     await failed(connection, "back", "claimed", "gone")
     outcome = await done(connection, V.REQUEUE, "back", "claimed", "gone")
-    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() + interval '1 h' WHERE id <> 'claimed'")
+    await connection.execute("UPDATE horsies_tasks SET next_retry_at = now() + interval '1 h' WHERE id <> 'claimed'")
     await claim_tokens(connection)
     await connection.execute("DELETE FROM horsies_tasks WHERE id = 'gone'")
     before = await everything(connection)

@@ -264,24 +264,27 @@ async def test_an_undo_restores_the_row_and_wakes_its_workers(connection: asyncp
 async def test_an_undo_leaves_what_runs_and_what_was_changed_since(
     connection: asyncpg.Connection, verb: TaskVerb
 ) -> None:
-    await enqueue(connection, "given-back", "runs", "changed", "by-sql")
-    outcome = await done(connection, verb, "given-back", "runs", "changed", "by-sql", **GIVEN[verb.name])
-    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() WHERE id IN ('given-back', 'runs')")
+    names = ("given-back", "runs", "changed", "moved-by-sql", "delayed-by-sql")
+    await enqueue(connection, *names)
+    outcome = await done(connection, verb, *names, **GIVEN[verb.name])
+    if verb is V.RESCHEDULE:
+        await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() WHERE id IN ('given-back', 'runs')")
     queue = "bulk" if verb is V.MOVE else "default"
     tokens = {one.token.task_id: one.token for one in await claim_some(connection, queue=queue, limit=9)}
     await release(connection, ME, [token for name, token in tokens.items() if name != "runs"])
     if verb is not V.RESCHEDULE:
-        assert tokens.keys() == {"given-back", "runs", "changed", "by-sql"}
+        assert tokens.keys() == {*names}
     await done(connection, V.CANCEL, "changed")
-    await connection.execute(
-        "UPDATE horsies_tasks SET queue_name = 'x', priority = 9, enqueued_at = now() WHERE id = 'by-sql'"
-    )
+    await connection.execute("UPDATE horsies_tasks SET queue_name = 'x', priority = 9 WHERE id = 'moved-by-sql'")
+    later = "UPDATE horsies_tasks SET enqueued_at = now() + interval '2 h' WHERE id = 'delayed-by-sql'"
+    await connection.execute(later)
     undone = await undo(connection, outcome.operation_id, OPS, None)
+    since = "its queue, its priority or its time has changed since"
     assert {row.target.id: row.detail for row in undone.refused} == {
         "runs": f"it is CLAIMED on {ME} now, try 1",
         "changed": "an operator has acted on it since: cancel by ops@bastion",
-        "by-sql": "its queue, its priority or its time has changed since",
-        **({"given-back": "its queue, its priority or its time has changed since"} if verb is V.RESCHEDULE else {}),
+        **dict.fromkeys(("moved-by-sql", "delayed-by-sql"), since),
+        **({"given-back": since} if verb is V.RESCHEDULE else {}),
     }
 
 

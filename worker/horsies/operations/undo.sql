@@ -139,7 +139,7 @@ done AS MATERIALIZED (
                      AND (present.queue_name, present.priority)
                          IS DISTINCT FROM (done.after_state ->> 'queue_name',
                                            (done.after_state ->> 'priority')::integer)
-                     OR done.verb = 'reschedule'
+                     OR done.after_state ? 'enqueued_at'
                      AND present.enqueued_at IS DISTINCT FROM (done.after_state ->> 'enqueued_at')::timestamptz
                 THEN 'its queue, its priority or its time has changed since'
                 WHEN done.result_left_out THEN 'its result had more than 64 kB and was not kept'
