@@ -227,4 +227,4 @@ def test_a_port_in_use_is_one_error_though_the_database_is_away(monkeypatch: pyt
 def test_two_databases_are_one_too_many() -> None:
     wrong = said("metrics", "--database-url", "postgresql://a@b/c", "--context", "prod")
     assert wrong.code == 2
-    assert "name two databases" in wrong.words
+    assert "both name a database" in wrong.words

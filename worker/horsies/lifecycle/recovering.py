@@ -48,7 +48,10 @@ class StaleClaim:
 
 @dataclass(frozen=True, slots=True)
 class StaleRun:
-    """An execution without recent beats, in the column order of its statement. Times are the database's."""
+    """An execution without recent beats. Times are the database's.
+
+    The fields are in the column order of `stale_runs` and of `order_holds`.
+    """
 
     task_id: str
     worker_id: str | None

@@ -72,7 +72,7 @@ class NewValue:
     became: Callable[[Any], str]
     """The result for a task."""
     present: str
-    """The column of `op_present` with the current value of the tasks."""
+    """The column of `op_present` (in `operations/selection.sql`) with the value now, where the console's line begins."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -174,7 +174,8 @@ def sources(verb: str) -> frozenset[str]:
 class TaskVerb(Verb):
     """A verb for tasks. `operations/verbs/tasks.sql` has the statement; the verb's own parts of it are fragments.
 
-    `refuses` is an expression over a row of `compared`: NULL, or why the task is not changed. The preview evaluates it,
+    `refuses` is an expression over a row of `compared`, with the columns of the fragment `task_columns`: NULL, or why the
+    task is not changed. The preview evaluates it,
     and the statement that changes the row does so again. `sets` is the list of an UPDATE; a verb that writes other rows
     has a `statement` of its own. `values` returns their parameters, from $17 on, of a statement from $15 on. With
     `gives` there is one parameter, which the refusal knows as `/* value */`.

@@ -50,7 +50,10 @@ class TaskEnd(NamedTuple):
 
 
 class Observer:
-    """A subscriber to what happens in a worker. It overrides the methods whose events it counts or passes on."""
+    """A subscriber to what happens in a worker. It overrides the methods whose events it counts or passes on.
+
+    Each of them is called by the method of `Events` with the same name.
+    """
 
     def task_started(self, entry: InFlightTask) -> None:
         """Observe that a row is RUNNING, and that its job goes to the child."""
@@ -70,9 +73,9 @@ class Observer:
     def beaten(self, runs: int) -> None:
         """Count the stored heartbeats of so many runs."""
 
-    def step_failed(self, loop: str) -> None: ...
+    def loop_failed(self, loop: str) -> None: ...
 
-    def stepped(self, loop: str, seconds: float) -> None:
+    def loop_stepped(self, loop: str, seconds: float) -> None:
         """Observe that a step of this loop succeeded."""
 
     def sweep_ended(self, sweep: str, seconds: float) -> None: ...
@@ -93,7 +96,7 @@ class Events:
         self.retried = 0
         self.stale = 0
 
-    def started(self, entry: InFlightTask) -> None:
+    def task_started(self, entry: InFlightTask) -> None:
         """Log that its row is RUNNING, and that its job goes to the child."""
         for each in self.observers:
             each.task_started(entry)
@@ -171,7 +174,7 @@ class Events:
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
         """Log the first failure in a row with its traceback, later ones in a line."""
         for each in self.observers:
-            each.step_failed(name)
+            each.loop_failed(name)
         words = one_line(error)
         fields = {"loop": name, "error": words, "failures": failures, "again_in": Seconds(delay_s)}
         level = logging.WARNING if transient else logging.ERROR
@@ -181,7 +184,7 @@ class Events:
     def loop_stepped(self, name: str, seconds: float) -> None:
         """Count a step that succeeded; it is not logged."""
         for each in self.observers:
-            each.stepped(name, seconds)
+            each.loop_stepped(name, seconds)
 
     def beaten(self, runs: int) -> None:
         """Count the stored heartbeats of so many runs."""

@@ -197,10 +197,10 @@ class WorkerMetrics(Observer):
     def beaten(self, runs: int) -> None:
         self.count(BEATS, number=runs)
 
-    def step_failed(self, loop: str) -> None:
+    def loop_failed(self, loop: str) -> None:
         self.count(STEP_FAILURES, loop)
 
-    def stepped(self, loop: str, seconds: float) -> None:
+    def loop_stepped(self, loop: str, seconds: float) -> None:
         histogram = self._steps.get(loop)
         if histogram is None:
             histogram = self._steps[loop] = Histogram(_STEP_S)

@@ -151,7 +151,7 @@ class Starter(WorkerLoop):
 
     def begin(self, entry: InFlightTask) -> None:
         """Run the user code: its row is RUNNING and names its child."""
-        self._events.started(entry)
+        self._events.task_started(entry)
         args, kwargs = entry.large_arguments or (entry.task.args, entry.task.kwargs)
         entry.large_arguments = None
         if entry.task.is_workflow_task:
