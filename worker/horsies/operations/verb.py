@@ -72,7 +72,7 @@ class NewValue:
     became: Callable[[Any], str]
     """The result for a task."""
     present: str
-    """The column of `op_present` (in `operations/selection.sql`) with the value now, where the console's line begins."""
+    """The column of `op_present` (`operations/selection.sql`): the current value, which the console's line shows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -174,11 +174,10 @@ def sources(verb: str) -> frozenset[str]:
 class TaskVerb(Verb):
     """A verb for tasks. `operations/verbs/tasks.sql` has the statement; the verb's own parts of it are fragments.
 
-    `refuses` is an expression over a row of `compared`, with the columns of the fragment `task_columns`: NULL, or why the
-    task is not changed. The preview evaluates it,
-    and the statement that changes the row does so again. `sets` is the list of an UPDATE; a verb that writes other rows
-    has a `statement` of its own. `values` returns their parameters, from $17 on, of a statement from $15 on. With
-    `gives` there is one parameter, which the refusal knows as `/* value */`.
+    `refuses` is an expression over a row of `compared`, which has the columns of the fragment `task_columns`: NULL, or
+    why the task is not changed. The preview evaluates it, and the statement that changes the row does so again. `sets`
+    is the list of an UPDATE; a verb that writes other rows has a `statement` of its own. `values` returns their
+    parameters, from $17 on, of a statement from $15 on. With `gives` there is one parameter: $17, for the refusal, too.
     """
 
     kind: TargetKind = "task"
