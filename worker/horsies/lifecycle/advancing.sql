@@ -12,7 +12,7 @@ SELECT id
  ORDER BY id FOR NO KEY UPDATE
 
 -- name: advance_try
--- advancing.try_families; as `advance_lock`, but a root that another session has locked is left out ($1 workflows)
+-- advancing.try_families; as `advance_lock`, but skips a root that another session has locked ($1 workflows)
 WITH asked AS MATERIALIZED (
     SELECT DISTINCT COALESCE(root_workflow_id, id) AS root FROM horsies_workflows WHERE id = ANY ($1)
 ), locked AS MATERIALIZED (

@@ -102,7 +102,7 @@ SELECT task.ctid AS found_at, first.number,
  LIMIT $3::integer FOR NO KEY UPDATE OF task SKIP LOCKED
 
 -- name: release_expired
--- claiming.release_expired; CLAIMED, the lease has expired; a row that another session has locked is left out
+-- claiming.release_expired; CLAIMED, the lease has expired; skips rows that another session has locked
 -- ($1 queues)
 -- Their worker died between claim and start, or does not respond. The token is removed: a start under it finds nothing.
 WITH released AS (

@@ -11,7 +11,7 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at
  LIMIT $3
 
 -- name: sweep_claims
--- recovering.requeue_stale_claims; the token, CLAIMED, and still no beat; a locked row is left to the next pass
+-- recovering.requeue_stale_claims; the token, CLAIMED, and still no beat; skips locked rows, for the next pass
 -- ($1 tasks, $2 workers, $3 claimed at, $4 threshold in ms, $5 interval of the beats in ms)
 WITH stale AS MATERIALIZED (
     SELECT task.id, task.claimed_by_worker_id
@@ -65,7 +65,7 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, ta
 
 -- name: sweep_runs
 -- recovering.recover_stale_runs; the token, RUNNING, still no beat nor a fresh finalizing mark; to run again also
--- retries left and due before good_until; a locked row is left to the next pass
+-- retries left and due before good_until; skips locked rows, for the next pass
 -- ($1 tasks, $2 workers, $3 claimed at, $4 delays in s, NULL to fail, $5 results, $6 messages, $7 threshold in ms, $8
 -- threshold of finalizing marks in ms, $9 interval of the beats in ms)
 WITH judged AS MATERIALIZED (
@@ -159,7 +159,7 @@ SELECT id
  LIMIT $1
 
 -- name: expire_pending
--- recovering.expire_pending; PENDING, good_until passed; a locked row is left to the next pass ($1 tasks, $2 results)
+-- recovering.expire_pending; PENDING, good_until passed; skips locked rows, for the next pass ($1 tasks, $2 results)
 WITH overdue AS MATERIALIZED (
     SELECT task.id, seen.result
       FROM unnest($1::text[], $2::text[]) AS seen (id, result)

@@ -12,7 +12,7 @@ SELECT statement_timestamp() AS now
 
 -- name: prune_lock
 -- retention.py, before its families are pruned; the roots of these workflows, or the workflow itself if its root was
--- deleted; a locked one is left: every transaction that changes a family holds its root
+-- deleted; skips locked ones: every transaction that changes a family holds its root
 -- ($1 ids)
 SELECT id FROM horsies_workflows
  WHERE id = ANY (ARRAY(
@@ -136,7 +136,7 @@ WITH gone AS (
 SELECT count(*) AS rows FROM gone
 
 -- name: prune_operator_actions
--- retention.py; still old enough; an action that a running undo refers to is left ($1 age in s, $2 ids)
+-- retention.py; still old enough; skips an action that a running undo refers to ($1 age in s, $2 ids)
 -- A younger action that undid a deleted one stays, and its `undoes` is set to NULL.
 WITH gone AS (
     DELETE FROM horsies_operator_actions
@@ -171,7 +171,7 @@ WITH gone AS (
 SELECT count(*) AS rows FROM gone
 
 -- name: prune_tasks
--- retention.py; still final, old enough and of no unfinished workflow; a locked row is left ($1 age in s, $2 ids)
+-- retention.py; still final, old enough and of no unfinished workflow; skips locked rows ($1 age in s, $2 ids)
 -- Deletes the reported progress of their runs, too.
 WITH gone AS (
     DELETE FROM horsies_tasks
@@ -196,7 +196,7 @@ WITH gone AS (
 SELECT count(*) AS rows FROM gone
 
 -- name: prune_workflows
--- retention.py; their families are locked, and all of each is still finished and old enough; a locked row is left
+-- retention.py; their families are locked, and all of each is still finished and old enough; skips locked rows
 -- ($1 age in s, $2 ids, $3 roots that are locked)
 WITH whole AS MATERIALIZED (
     -- As in `old_workflows`, checked again: in a family that was reopened since, the other workflows are still old.

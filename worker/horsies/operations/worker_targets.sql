@@ -48,7 +48,7 @@ SELECT worker_id FROM horsies_worker_losses
 SELECT claimed_by_worker_id FROM crashed WHERE claimed_by_worker_id IS NOT NULL
 
 -- name: order_known
--- operations/worker_targets.py, for ids that were not given whole; reads only
+-- operations/worker_targets.py, for abbreviated ids; reads only
 -- Each worker id of the snapshots by one probe of ix_horsies_worker_states_worker_latest, and the owners of tasks.
 WITH RECURSIVE reported AS (
     (SELECT worker_id FROM horsies_worker_states ORDER BY worker_id LIMIT 1)

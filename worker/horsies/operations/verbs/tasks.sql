@@ -2,6 +2,10 @@
 -- verbs/tasks.py, the change of every verb that changes tasks; each row is as the operator saw it, in a state that the
 -- verb changes, and not refused by the verb
 -- (parameters of `judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
+-- Its parts follow in this file: `judged` locks the rows and compares them with what the operator saw; `requeue_refusal`
+-- and the other refusals say why a row is not changed; `requeue_sets` and the others are the SET. What other statements
+-- use, too, is in fragments.sql of operations/ (`operation`, `audit`, `present_state`, `key_taken`) and of the engine
+-- (`history`, `back_in_queue`, the notifications).
 WITH /* operation */, /* judged */, changed AS (
     UPDATE horsies_tasks task
        SET /* sets */, updated_at = statement_timestamp()
