@@ -1,10 +1,10 @@
 """`app.on(...)`: functions of the application that its workers call when something happens.
 
-Those for a worker and for what became of its tasks are called in the worker's process, each in a thread of its own: one
-that raises or hangs is logged and holds up neither tasks nor other hooks. Each event is told at most once, by one
-worker; what happens while that worker is killed is not told.
+Hooks for a worker and its tasks are called in the worker's process, each in a thread of its own: one that raises or
+hangs is logged, and delays neither tasks nor other hooks. Each event is reported at most once, by one worker; an event
+at which that worker is killed is lost.
 
-Those for a child and for the runs in it are called in the child process, in the context of the run, before its code
+Hooks for a child process and the runs in it are called in that process, in the context of the run, before its code
 begins and after it has ended: a slow one makes the run longer. One that raises is logged and changes no outcome.
 """
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """The event of a task that is FAILED and will not run again automatically.
+    """A task is FAILED and will not run again automatically.
 
-    Also one that a stop of the worker interrupted, and one whose worker died, which the sweep of another worker found.
-    Not one that an operator ended, that was cancelled, or that expired before it ran.
+    This includes tasks that a stop of the worker interrupted, and those of a dead worker that the sweep of another one
+    found. Tasks that an operator ended, that were cancelled, or that expired before they ran are not reported.
     """
 
     task_id: str
@@ -39,9 +39,9 @@ class TaskFailed:
     error_code: str | None
     error_message: str | None
     attempt: int
-    """Which run of the task failed, from 1 on."""
+    """The number of the run that failed, from 1 on."""
     worker_id: str
-    """The worker that tells it."""
+    """The worker that reports it."""
     found_by_sweep: bool = False
 
 
@@ -56,7 +56,7 @@ class TaskRetried:
     error_message: str | None
     attempt: int
     retry_at: datetime | None
-    """When it may run again, by the database's clock."""
+    """The time from which it may run again, by the database's clock."""
     worker_id: str
     found_by_sweep: bool = False
 
@@ -73,7 +73,7 @@ class WorkerStarted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopped:
-    """A worker has stopped, and stored what it could. One that is killed tells nothing."""
+    """A worker has stopped, and stored what it could. A killed worker reports nothing."""
 
     worker_id: str
     hostname: str
@@ -91,7 +91,7 @@ class ChildStarted:
 
 @dataclass(frozen=True, slots=True)
 class ChildStopped:
-    """A child process has run its last task. One that is killed tells nothing."""
+    """A child process has run its last task. A killed one reports nothing."""
 
     pid: int
 
@@ -107,7 +107,7 @@ class RunStarted:
 class RunFailed:
     """The code of a task has raised, was stopped, or has returned an error. It may be retried.
 
-    Before the RunEnded of the same run.
+    Reported before the RunEnded of the same run.
     """
 
     task: CurrentTask
@@ -127,9 +127,9 @@ class RunEnded:
 
 
 Event: TypeAlias = TaskFailed | TaskRetried | WorkerStarted | WorkerStopped
-"""Told in the worker's process."""
+"""The events of a worker's process."""
 ChildEvent: TypeAlias = ChildStarted | ChildStopped | RunStarted | RunFailed | RunEnded
-"""Told in a child process."""
+"""The events of a child process."""
 EventName: TypeAlias = Literal[
     "task_failed",
     "task_retried",

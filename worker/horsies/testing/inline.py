@@ -43,7 +43,7 @@ def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Itera
     database. `Inline.started()` has the workflows for asserts, as `Inline.sent()` the tasks.
 
     With `at_once=False` nothing runs until `Inline.run()`, for tests of what is sent. With `raises=True` an exception
-    of a task that is not retried is raised by the send, with its traceback, instead of being stored in the result.
+    of a task that is not retried is raised by the send or the wait that runs it, with its traceback.
     """
     queue = Inline(app, at_once=at_once, raises=raises)
     with broker_replaced(app, InlineBroker(app, queue)):
