@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ from horsies.cli.options import (
     declare,
     invalid,
     option_parameter,
+    text_argument,
 )
 from horsies.display.terminal import ask, say
 from horsies.domain.errors import ConfigurationError, ErrorCode
@@ -165,7 +166,6 @@ def existing(choice: DatabaseChoice) -> DatabaseChoice:
     """
     import asyncio
 
-    from horsies.cli.db import migrate
     from horsies.store.embedded import default_place
 
     if choice.url is not None:
@@ -182,6 +182,27 @@ def existing(choice: DatabaseChoice) -> DatabaseChoice:
         raise error
     asyncio.run(migrate(choice, "init", dry_run=False))
     return choice
+
+
+async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
+    from horsies.store.connect import open_database
+    from horsies.store.schema import creatable, create, script, upgradable, upgrade
+
+    if choice.url is None:
+        application = "      --module shop.tasks:app is the database of an application"
+        say(f"note: {choice.reason};", application, stream=sys.stderr)
+    async with open_database(choice) as database:
+        async with database.connected(f"db {command}") as connection:
+            if dry_run:
+                state = await (creatable if command == "init" else upgradable)(connection)
+                statements = script(state.pending, state.schema) or "-- nothing to do: the schema is current"
+                say(*statements.split("\n"))
+                return
+            applied = await (create if command == "init" else upgrade)(connection)
+        for migration in applied:
+            say(f"  {migration.version:03d} {migration.name}")
+        ready = f"the schema in {database.label} is ready"
+        say(ready if applied else f"nothing to do: the schema in {database.label} is current")
 
 
 def _nothing_configured(place: EmbeddedPlace) -> ConfigurationError:
@@ -244,3 +265,18 @@ def _ask_for_the_name(context: Context, help_text: str) -> None:
     if typed.strip() != context.name:
         why = "that is not the name" if typed else "there is no terminal to type the name in"
         raise invalid(f"nothing was changed: {why}", help_text)
+
+
+def _complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
+    from horsies.cli.cluster.schedule_lists import names_of_schedules
+
+    named = DatabaseOptions(*(context.params.get(name) for name in ("database_url", "context", "module")))
+    return [name for name in names_of_schedules(named.choose()) if name.startswith(incomplete)]
+
+
+ScheduleArgument = Annotated[
+    str, text_argument("SCHEDULE", "The name of the schedule.", autocompletion=_complete_schedule)
+]
+SchedulesArgument = Annotated[
+    list[str], text_argument("NAME", "Names of schedules.", autocompletion=_complete_schedule)
+]

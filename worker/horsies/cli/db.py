@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.database import DatabaseOptions, confirm_write, on_database
+from horsies.cli.database import DatabaseOptions, confirm_write, migrate, on_database
 from horsies.cli.options import JsonOption, YesOption
 from horsies.display.terminal import say
 
@@ -65,27 +64,6 @@ def _migrate(database: DatabaseOptions, command: str, *, dry_run: bool, yes: boo
     if not dry_run:
         confirm_write(choice, command, yes=yes)
     asyncio.run(migrate(choice, command, dry_run=dry_run))
-
-
-async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
-    from horsies.store.connect import open_database
-    from horsies.store.schema import creatable, create, script, upgradable, upgrade
-
-    if choice.url is None:
-        application = "      --module shop.tasks:app is the database of an application"
-        say(f"note: {choice.reason};", application, stream=sys.stderr)
-    async with open_database(choice) as database:
-        async with database.connected(f"db {command}") as connection:
-            if dry_run:
-                state = await (creatable if command == "init" else upgradable)(connection)
-                statements = script(state.pending, state.schema) or "-- nothing to do: the schema is current"
-                say(*statements.split("\n"))
-                return
-            applied = await (create if command == "init" else upgrade)(connection)
-        for migration in applied:
-            say(f"  {migration.version:03d} {migration.name}")
-        ready = f"the schema in {database.label} is ready"
-        say(ready if applied else f"nothing to do: the schema in {database.label} is current")
 
 
 @app.command()

@@ -34,6 +34,11 @@ class LogFormat(StrEnum):
 ExportFormat = StrEnum("ExportFormat", ["CSV", "JSONL"])
 
 
+ALL_APPLIED = 0
+FAILED = 1
+SOME_REFUSED = 3
+NOTHING_MATCHED = 4
+INTERRUPTED = 130
 VERBS_EPILOG = (
     "Verbs show what would change and ask before they do it: `--dry-run` only shows, `--yes` does not ask. Exit codes: "
     "0 all applied, 3 some refused, 4 nothing matched, 1 it failed, 2 the command line was wrong, 130 interrupted."
@@ -81,14 +86,6 @@ def _complete_context(incomplete: str) -> list[str]:
 
     names = read_config_file(config_path(os.environ)).contexts
     return [name for name in names if name.startswith(incomplete) and name == clean(name)]
-
-
-def _complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
-    from horsies.cli.cluster.schedule_lists import names_of_schedules
-    from horsies.cli.database import DatabaseOptions
-
-    named = DatabaseOptions(*(context.params.get(name) for name in ("database_url", "context", "module")))
-    return [name for name in names_of_schedules(named.choose()) if name.startswith(incomplete)]
 
 
 def text_argument(metavar: str, help_text: str, **more: Any) -> Any:
@@ -211,13 +208,6 @@ MaskOption = Annotated[
 
 TaskIdArgument = Annotated[str, text_argument("ID", "The id, its beginning or its end: `1cd6ba9a`.")]
 WorkflowIdArgument = Annotated[str, text_argument("WORKFLOW", "The id, its beginning or its end: `1cd6ba9a`.")]
-ScheduleArgument = Annotated[
-    str, text_argument("SCHEDULE", "The name of the schedule.", autocompletion=_complete_schedule)
-]
-SchedulesArgument = Annotated[
-    list[str], text_argument("NAME", "Names of schedules.", autocompletion=_complete_schedule)
-]
-
 TaskIdsArgument = Annotated[
     list[str] | None, text_argument("ID", "Ids of tasks, their beginnings or ends: `1cd6ba9a`.")
 ]

@@ -17,7 +17,7 @@ from typing import IO, Any, Final, TypeVar
 
 import typer
 
-from horsies.cli.verbs.report import NOTHING_MATCHED
+from horsies.cli.options import NOTHING_MATCHED
 from horsies.config.contexts import DatabaseChoice
 from horsies.display.exporting import Export, Format, export_rows, new_file
 from horsies.display.terminal import Screen, rewrite, say, say_error

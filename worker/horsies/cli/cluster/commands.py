@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.database import DatabaseOptions, on_database
+from horsies.cli.database import DatabaseOptions, ScheduleArgument, on_database
 from horsies.cli.options import (
     JsonOption,
     ListenHostOption,
@@ -16,7 +16,6 @@ from horsies.cli.options import (
     LogLevel,
     OwnLogFormatOption,
     OwnLogLevelOption,
-    ScheduleArgument,
     ScheduleFilterHelpOption,
     ScheduleFilterOption,
     WorkerFilterHelpOption,

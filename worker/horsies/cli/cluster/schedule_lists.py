@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import typer
 
+from horsies.cli.options import NOTHING_MATCHED
 from horsies.cli.reading import ReadSession, read, understood
-from horsies.cli.verbs.report import NOTHING_MATCHED
 from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import ago, damage_lines, lasting, marked, number, state
 from horsies.display.json_output import print_json

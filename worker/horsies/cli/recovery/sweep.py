@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import typer
 
+from horsies.cli.options import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.verbs.acting import Asked, confirm, refuse_writes, require_upgraded
-from horsies.cli.verbs.report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.display.json_output import print_json
 from horsies.display.terminal import say
 from horsies.domain.quantities import clock, counted

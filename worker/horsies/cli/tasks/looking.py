@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, NoReturn
 
 import typer
 
+from horsies.cli.options import INTERRUPTED, NOTHING_MATCHED
 from horsies.cli.reading import no_such_id
 from horsies.cli.verbs.acting import refuse_writes
-from horsies.cli.verbs.report import INTERRUPTED, NOTHING_MATCHED
 from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import lasting
 from horsies.display.json_output import print_json

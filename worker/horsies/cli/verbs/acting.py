@@ -13,8 +13,9 @@ from typing import Any, Final, NoReturn
 import typer
 
 from horsies.cli.database import DatabaseOptions, advised
+from horsies.cli.options import INTERRUPTED
 from horsies.cli.reading import READ_ONLY_SETTINGS, check_targets, unless_blocked
-from horsies.cli.verbs.report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
+from horsies.cli.verbs.report import BROKEN_OFF, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.cli.verbs.typed_values import ApplicationTypes
 from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import number

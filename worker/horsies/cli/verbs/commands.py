@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli import options
-from horsies.cli.database import database_parameters
+from horsies.cli.database import SchedulesArgument, database_parameters
 from horsies.operations.verb import COMMAND_GROUPS
 from horsies.operations.verbs import verbs_for
 
@@ -23,7 +23,7 @@ _TARGETS: dict[str, dict[str, Any]] = {
     "node": {"workflow_id": options.WorkflowIdArgument, "node": options.NodeArgument},
     "worker": {"workers": options.WorkerIdsArgument},
     "queue": {"queues": options.QueuesArgument},
-    "schedule": {"schedules": options.SchedulesArgument},
+    "schedule": {"schedules": SchedulesArgument},
     "session": {"sessions": options.SessionsArgument},
     "operation": {"operation": options.OperationArgument},
 }

@@ -7,18 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from horsies.cli.database import advised
+from horsies.cli.options import ALL_APPLIED, FAILED, INTERRUPTED, NOTHING_MATCHED, SOME_REFUSED
 from horsies.display.formatting import number, short
 from horsies.display.payload import Masks, change_texts
 from horsies.display.terminal import Screen, TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
 from horsies.operations.target import OperationOutcome, Preview, RowOutcome, Target
-
-ALL_APPLIED: Final = 0
-FAILED: Final = 1
-SOME_REFUSED: Final = 3
-NOTHING_MATCHED: Final = 4
-INTERRUPTED: Final = 130
 
 STOPPING: Final = "stopping after the rows at hand; ctrl+c again aborts"
 BROKEN_OFF: Final = "broken off: `horsies audit ls` shows what was done until then"
