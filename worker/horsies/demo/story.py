@@ -34,8 +34,8 @@ from horsies.views import READER_SETTINGS, WorkflowStory, task_page, workflow_st
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from horsies.demo.crew import Crew
     from horsies.demo.customers import Customers
-    from horsies.demo.stage import Crew
     from horsies.domain.states import TargetKind
     from horsies.store.connect import Database
     from horsies.views import NodeView
