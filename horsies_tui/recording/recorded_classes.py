@@ -37,7 +37,6 @@ _MODULES: Final = (
     "horsies.views.counts",
     "horsies.views.detail",
     "horsies.views.flow",
-    "horsies.views.marks",
     "horsies.views.tasks",
     "horsies.views.progress",
     "horsies.views.cluster",

@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     from horsies.views.counts import *
     from horsies.views.detail import *
     from horsies.views.flow import *
-    from horsies.views.marks import *
     from horsies.views.progress import *
     from horsies.views.reader_session import *
     from horsies.views.schedules import *
@@ -28,7 +27,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     from horsies.views.workflows import *
 
 _MODULES = {
-    "activity": "Change Changes OperationPage OperationRow changes newest_action operation_page operation_totals",
+    "activity": "Change Changes ChartMarks OperationPage OperationRow changes chart_marks newest_action operation_page"
+    " operation_totals",
     "audit": "AuditCursor AuditPage AuditRow audit_page",
     "cluster": "ClusterStatus QueueRow cluster_status queue_rows",
     "counts": "GROUPINGS Count GroupBy TaskCounts TaskGroup TaskGroups count_parts task_counts task_groups",
@@ -36,7 +36,6 @@ _MODULES = {
     " brief_arguments find_task task_detail",
     "flow": "BEFORE LATELY MINUTE RATES_OVER Failures Flow QueueRate TaskPoint failures growing_since queue_rates"
     " task_series",
-    "marks": "ChartMarks chart_marks",
     "progress": "Progress",
     "reader_session": "READER_SETTINGS",
     "schedules": "Definition NextRun ScheduleRow SchedulerRow ScheduleRun Schedules ScheduleStory Standing next_runs"

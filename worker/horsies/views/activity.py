@@ -1,4 +1,4 @@
-"""The history: operations of operators with their totals, and what ended, began or was recovered automatically."""
+"""The history: operations of operators, what ended, began or was recovered automatically, and the marks on charts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from horsies.domain.quantities import counted
+from horsies.query import ActivityFilter, Term
 from horsies.query.language import BARE
 from horsies.query.other_keys import CHANGE, OPERATION
 from horsies.query.values import Choice, Glob, Moment
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.query import ActivityFilter
+    from horsies.views.series import Buckets
     from horsies.views.workers import WorkerRow
 
 _MAX_TIMES: Final = 2_000
@@ -139,6 +140,16 @@ class Changes:
     since: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class ChartMarks:
+    """Numbers of buckets. In `dark` ones no heartbeat could be stored for at least half of their time."""
+
+    dark: tuple[int, ...] = ()
+    outages: tuple[int, ...] = ()
+    deployed: tuple[int, ...] = ()
+    operated: tuple[int, ...] = ()
+
+
 async def operation_page(
     conn: asyncpg.Connection,
     wanted: ActivityFilter,
@@ -217,6 +228,37 @@ async def changes(conn: asyncpg.Connection, wanted: ActivityFilter) -> Changes:
         found += map(_sweep, sweeps)
     shown = [change for change in found if _has_words(wanted, change)]
     return Changes(tuple(sorted(shown, key=lambda change: change.at, reverse=True)), reached)
+
+
+async def chart_marks(conn: asyncpg.Connection, buckets: Buckets) -> ChartMarks:
+    """Read which buckets have an outage, a new version, or an operation."""
+    kinds = Term("kind", (Choice("worker"), Choice("database")))
+    since = Term("since", (Moment("", at=buckets.first),))
+    found = (await changes(conn, ActivityFilter((kinds, since)))).rows
+    gaps = [change for change in found if change.what == "outage"]
+    deployed = {buckets.index(change.at) for change in found if change.what == "deployed"}
+    operated = []
+    if (await tables(conn)).actions:
+        rows = await conn.fetch(statement(__name__, "mark_operations"), *buckets.parameters)
+        operated = [row["number"] for row in rows]
+    return ChartMarks(
+        tuple(sorted(_covered(gaps, buckets, buckets.step / 2))),
+        tuple(sorted(_covered(gaps, buckets, timedelta()))),
+        tuple(sorted(number for number in deployed if number is not None)),
+        tuple(operated),
+    )
+
+
+def _covered(gaps: list[Change], buckets: Buckets, least: timedelta) -> set[int]:
+    """Return the buckets of which at least this share lies in a gap."""
+    return {
+        number
+        for number, start in enumerate(buckets.starts)
+        for gap in gaps
+        if min(gap.at, start + buckets.step) - max(gap.began_at, start) >= least
+        and gap.at >= start
+        and gap.began_at < start + buckets.step
+    }
 
 
 def _merged(ends: list[Change]) -> list[Change]:
