@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import asyncpg
@@ -112,23 +111,6 @@ async def test_the_next_runs_are_told_here_and_in_the_zone_of_the_schedule(conne
     assert "Fri 2030-03-29 21:30:00 -04:00  Sat 2030-03-30 02:30:00 +01:00" in first
     assert "Sun 2030-03-31 20:30:00 -04:00  Mon 2030-04-01 02:30:00 +02:00" in second
     assert second.endswith("clocks go forward 1 h")
-
-
-async def test_a_run_after_which_the_clocks_have_changed_is_marked(connection: asyncpg.Connection) -> None:
-    noon = definition({"type": "daily", "time": "12:00:00"}, timezone="Europe/Berlin")
-    await add_schedule(connection, "noon", noon)
-    await add_scheduler(connection, "noon")
-    # Summer time ends on the last Sunday of October, in 2030 on the 27th.
-    await connection.execute("UPDATE horsies_schedule_state SET next_run_at = '2030-10-26 10:00Z'")
-    said = await horsies("schedules", "next", "noon", "-n", "3")
-    first, second, third = said.out.splitlines()[2:]
-    assert "2030-10-26 12:00:00 +02:00" in first
-    assert "2030-10-27 12:00:00 +01:00" in second
-    assert "clocks go back 1 h" in second
-    assert "clocks" not in third
-    runs = (await horsies("schedules", "next", "noon", "-n", "3", "--json")).json["runs"]
-    assert [run["clocks_change_s"] for run in runs][1:] == [-3600, 0]
-    assert datetime.fromisoformat(runs[1]["there"]).hour == 12
 
 
 async def test_what_keeps_the_next_runs_from_being_sent_is_said(connection: asyncpg.Connection) -> None:

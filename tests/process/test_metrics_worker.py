@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from blackhole_proxy import BlackholeProxy
-from cli_steps import said
 from forked_commands import Command, run_command
 from scraping import Samples, get, scrape, until, until_ready, value
 from test_worker import HERE, Table, Worker, options
@@ -161,13 +160,6 @@ def test_a_port_in_use_is_one_error_before_anything_starts() -> None:
     assert "waiting for the database" not in ended.stderr
 
 
-def test_a_port_that_is_none_is_a_wrong_command_line() -> None:
-    ended = run_worker("--metrics-port", "70000", url="postgresql://nobody@127.0.0.1:1/none")
-    assert ended.returncode == 2
-    assert "--metrics-port" in ended.stderr
-    assert "65535" in ended.stderr
-
-
 async def test_readiness_of_a_worker_in_a_web_process_follows_orders_and_the_schema(
     database: str, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,19 +204,3 @@ async def test_it_serves_until_sigterm_without_an_application(database: str) -> 
     finally:
         process.kill()
         process.communicate()
-
-
-@pytest.mark.parametrize("url", ["postgresql://nobody@127.0.0.1:1/none"])
-def test_a_port_in_use_is_one_error_though_the_database_is_away(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("HORSIES_DATABASE_URL", url)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        ended = run_command(["metrics", "--port", port], text=True)
-    assert ended.returncode == 1
-    assert ended.stderr.startswith(f"error[HRS-206]: cannot listen at 127.0.0.1:{port}, as --port {port} asks")
-
-
-def test_two_databases_are_one_too_many() -> None:
-    wrong = said("metrics", "--database-url", "postgresql://a@b/c", "--context", "prod")
-    assert wrong.code == 2
-    assert "both name a database" in wrong.words

@@ -31,6 +31,7 @@ from horsies.config.url import DatabaseUrl
 from horsies.run.events import Events
 from horsies.testing import Ran, drain, drain_async, embedded_database
 from horsies.testing.draining import Expired
+from horsies.testing.embedded import database_replaced
 
 app = Horsies(
     AppConfig(
@@ -113,12 +114,8 @@ def killed() -> TaskResult[None, TaskError]:
 def _on_a_database(database: str) -> object:
     """As embedded_database(app) does it, on the server that all tests here share."""
     heard.clear()
-    config = app.config
-    app.config = config.model_copy(update={"broker": PostgresConfig(database_url=database)})
-    yield
-    app.get_broker().close()
-    app._broker = None
-    app.config = config
+    with database_replaced(app, database):
+        yield
 
 
 def test_drain_runs_what_waits_and_tells_how_it_ended() -> None:

@@ -28,6 +28,7 @@ from horsies import (
     WorkflowStatus,
 )
 from horsies.testing import Ran, drain
+from horsies.testing.embedded import database_replaced
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
 tries: list[int] = []
@@ -115,12 +116,8 @@ class Failing(WorkflowDefinition[int]):
 @pytest.fixture(autouse=True)
 def _on_a_database(database: str) -> Iterator[None]:
     tries.clear()
-    config = app.config
-    app.config = config.model_copy(update={"broker": PostgresConfig(database_url=database)})
-    yield
-    app.get_broker().close()
-    app._broker = None
-    app.config = config
+    with database_replaced(app, database):
+        yield
 
 
 def flow(*nodes: object, **options: object) -> WorkflowSpec[object]:
