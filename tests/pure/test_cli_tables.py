@@ -1,4 +1,4 @@
-"""Tables and graphs of the CLI: width, cut texts, control characters, short times, masks, dependencies."""
+"""Tables, graphs and the chart of the CLI: width, cut texts, control characters, short times, masks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from horsies.cli.cluster.lists import chart_lines
 from horsies.cli.workflows.graph import MOST_RAILS, railed
 from horsies.display import terminal as door
 from horsies.display.exporting import TASK_COLUMNS, WORKER_COLUMNS, WORKFLOW_COLUMNS
@@ -28,7 +29,7 @@ from horsies.domain.quantities import counted, need_action
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.operations.named_targets import unshortened
 from horsies.query.keys import INTERRUPTED, RETRY
-from horsies.views import Stored, TaskRow, WorkerRow, WorkflowRow
+from horsies.views import Stored, TaskPoint, TaskRow, WorkerRow, WorkflowRow
 from horsies.views.workers import Snapshot
 
 NOW = datetime(2026, 11, 18, 12, 0, 0, tzinfo=UTC)
@@ -367,3 +368,57 @@ def test_a_thousand_nodes_are_drawn_at_once(shape: str) -> None:
     else:
         graph = {0: (), **dict.fromkeys(range(1, 999), (0,)), 999: tuple(range(1, 999))}
     assert len(railed(graph)) == 1_000
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def point(minute: int, ended: float | None, failed: float = 0.0, *, seconds: float = 60.0) -> TaskPoint:
+    start = NOON + minute * MINUTE
+    if ended is None:
+        return TaskPoint(start, seconds)
+    return TaskPoint(start, seconds, completed=ended - failed, failed=failed, other=0.0, waiting=ended / 2)
+
+
+def charted(*points: TaskPoint, screen: Screen | None = None) -> list[str]:
+    return chart_lines(points, screen or Screen(80))
+
+
+def test_rates_and_what_waits_are_drawn_with_their_scale_and_names() -> None:
+    lines = charted(*(point(minute, 60.0 * minute, 60.0) for minute in range(60)))
+    text = "\n".join(lines)
+    assert all(name in text for name in ("ended/s", "failed/s", "waiting", "minutes until now"))
+    assert "59.0" in text, "a rate per second, the highest of the scale"
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in text
+    coloured = charted(point(0, 1.0), point(1, 2.0), screen=Screen(80, colour=True))
+    assert any("\x1b[" in visible(line) for line in coloured)
+
+
+def test_a_gap_is_no_line() -> None:
+    whole = charted(*(point(minute, 60.0) for minute in range(60)))
+    with_gap = charted(*(point(minute, None if 20 <= minute < 40 else 60.0) for minute in range(60)))
+
+    def dots(lines: list[str]) -> int:
+        return sum(0x2800 < ord(char) < 0x2900 for line in lines for char in line)
+
+    assert dots(with_gap) < 0.8 * dots(whole)
+
+
+def test_a_minute_that_has_just_begun_is_left_out() -> None:
+    lines = charted(point(0, 60.0), point(1, 60.0), point(2, 9.0, seconds=1.0))
+    assert lines[2].startswith("1.0"), "one a second is the top of the scale, not nine"
+
+
+def test_without_a_task_there_is_a_sentence_and_no_chart() -> None:
+    assert charted(*(point(minute, None) for minute in range(60))) == [
+        "",
+        "nothing to draw: no task was sent in the last hour",
+    ]
+
+
+def test_a_terminal_without_unicode_gets_ascii() -> None:
+    lines = charted(point(0, 1.0), point(1, 60.0), screen=Screen(80, unicode=False))
+    assert all(line.isascii() for line in lines)
+    assert any("*" in line for line in lines)
