@@ -37,7 +37,7 @@ async def test_a_standby_is_read_and_told_from_its_primary() -> None:
         "schema": "warn",
         "notifications": "unknown",
     }
-    assert of_standby["notifications"][1] == "this server is a standby, which has none"
+    assert of_standby["notifications"][1] == "this server is a standby, which has no notifications"
 
 
 @pytest.mark.chaos

@@ -77,7 +77,7 @@ def test_an_unusual_run_is_told_with_the_figures_and_shown_by_its_id() -> None:
 
 
 def test_claims_behind_a_busy_worker_are_told_with_both_workers() -> None:
-    evidence = "claimed 40s ago by web-1:7, all 4 of whose processes run; web-2:8 has 3 free"
+    evidence = "claimed 40s ago by web-1:7, whose 4 processes are all busy; web-2:8 has 3 free"
     waits = a_finding(BEHIND_BUSY, count=30, severity=Severity.NOTE, in_seconds=None, evidence=evidence)
     alert = only(a_glance(waits))
     assert (alert.level, alert.evidence) == (Level.DEGRADED, evidence)

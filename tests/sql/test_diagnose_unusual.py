@@ -225,9 +225,9 @@ async def test_claims_wait_behind_a_busy_worker_while_another_has_room(busy: asy
     assert (found.name, found.queue_name, found.worker_id, found.count) == ("demo.add", "default", "w-1", 2)
     assert found.ids == ("c1", "c2")
     assert found.evidence == (
-        "claimed 40s ago by w-1, all 4 of whose processes run: demo.add r1 has run for 20s; w-2 has 3 free"
+        "claimed 40s ago by w-1, whose 4 processes are all busy: demo.add r1 has run for 20s; w-2 has 3 free"
     )
-    assert "`horsies tasks stack c1` shows what has its place there" in found.why[0]
+    assert "`horsies tasks stack c1` shows what runs in its place" in found.why[0]
     await busy.execute("UPDATE horsies_tasks SET started_at = NULL")
     assert "the longest run is not known; w-2 has 3 free" in (await behind(busy))[0].evidence
     assert found.prediction.severity is Severity.NOTE

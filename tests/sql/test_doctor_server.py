@@ -172,7 +172,7 @@ async def commits_wait(connection: asyncpg.Connection, url: str, monkeypatch: py
         soon.setattr(connections, "ANSWER_WITHIN_S", 0.5)
         found = await line(url, "notifications")
     assert found.verdict is FAIL
-    assert "did not come back in 0.5 s" in found.evidence
+    assert "did not arrive within 0.5 s" in found.evidence
     await configure(connection, "synchronous_standby_names", "")
     await commit
     await waits.close()

@@ -57,10 +57,10 @@ def checked(app: CheckedApp, *, live: bool, located_in: ModuleType | None = None
     """Return the errors of the first phase that finds any.
 
     The phases: modules that cannot be imported, definitions without a key, workflows that cannot be built, functions
-    that would build unchecked ones, tasks, schedules, and if `live` the database.
+    that return workflows but are not checked, tasks, schedules, and if `live` the database.
 
-    Workflows are looked for in the discovered modules, in those with a task or a builder, and in the one in which a
-    command line found the application.
+    It searches for workflows in the discovered modules, in the modules of tasks and builders, and in the module in
+    which a command line found the application.
     """
     modules, errors = imported(app.get_discovered_task_modules())
     if errors:
@@ -93,7 +93,7 @@ def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesE
 
 
 def _workflows(app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: Sequence[ModuleType]) -> Checked:
-    """Check that every definition has a key, that every workflow can be built, and that every builder is tried."""
+    """Check that every definition has a key, that every workflow can be built, and that no builder is left out."""
     if errors := definition_errors(modules):
         return Checked(errors)
     trial = TrialBuilds(app)
@@ -129,7 +129,7 @@ def _reserved(message: str) -> ConfigurationError:
     return ConfigurationError(
         message,
         code=ErrorCode.CHECK_RESERVED_CODE_COLLISION,
-        notes=["readers of results could not tell it from what this library reports itself"],
+        notes=["readers of results could not distinguish it from an error of horsies itself"],
         help_text="choose a code of your own",
     )
 

@@ -1,6 +1,6 @@
 """Failed sends and starts: a record in the log, an Err that warns if it is never read, or an exception.
 
-Also the caller's transaction after such a failure, and the record of arguments that nothing will run.
+Also aborts the caller's transaction after such a failure, and logs arguments that no task will get.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def answers(
 
 
 def warn_of_other_arguments(sent: Iterable[tuple[EnqueueRequest, TaskSendResult[TaskHandle[Any]]]]) -> None:
-    """Log each live task that was found with other arguments: the caller may believe that these are run."""
+    """Log each live task that was found with other arguments: the caller may believe that it runs with these."""
     swallowed = Counter(
         (request.task_name, request.unique_key, result.ok_value.task_id)
         for request, result in sent
@@ -96,7 +96,7 @@ def or_raise(result: Result[T, FailedT]) -> T:
 
 
 def aborting(connection: object, config: AppConfig | None, failed: Err[Any]) -> CallSteps[None]:
-    """Make the caller's COMMIT fail: what else the transaction stores belongs together with what was not sent."""
+    """Make the caller's COMMIT fail: the transaction must not store its other rows without the task."""
     error = failed.err_value
     if connection is None or is_on_purpose(error) or (config is not None and not config.failed_send_aborts):
         return

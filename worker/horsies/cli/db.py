@@ -51,8 +51,8 @@ def init(database: DatabaseOptions, dry_run: SqlOption = False, yes: YesOption =
 def upgrade(database: DatabaseOptions, dry_run: SqlOption = False, yes: YesOption = False) -> None:
     """Bring an older schema, or one made by upstream horsies, up to date.
 
-    No row is lost. Each step is one transaction, recorded in horsies_console_schema. Other sessions wait for the
-    tables meanwhile: with a million tasks 2 s from our own version 7, 12 s from upstream. Use `--dry-run` first.
+    No row is lost. Each step is one transaction, recorded in horsies_console_schema. Meanwhile, other sessions wait for
+    the tables: with a million tasks, 2 s from our own version 7, and 12 s from upstream. Use `--dry-run` first.
     """
     _migrate(database, "upgrade", dry_run=dry_run, yes=yes)
 

@@ -57,7 +57,7 @@ _SERVE_HELP = "Serve the console to browsers that have the address with its toke
 _Serve = Annotated[bool, _browser_option("--serve", help=_SERVE_HELP)]
 _ServeHost = Annotated[str, _browser_option(metavar="ADDRESS", help="The address to listen on. HTTP is not encrypted.")]
 _ServePort = Annotated[int, _browser_option(min=0, max=65535, help="The port to listen on; 0 takes any free one.")]
-_NAME_HELP = "A name by which a proxy with TLS serves it; others are refused."
+_NAME_HELP = "A host name under which a TLS proxy serves it; requests for other names are refused."
 _ServeName = Annotated[list[str] | None, _browser_option(metavar="NAME", help=_NAME_HELP)]
 
 
@@ -164,7 +164,7 @@ def _choice(replay: Path | None, database_url: str | None, context: str | None, 
 def _launcher() -> Any:
     """Return the module that runs the console; by name, because the engine must work, and be checked, without it."""
     launch = import_module("horsies_tui.shell.launch")
-    # Before the question whether to make a database, which would wait for an answer on an unsuitable terminal.
+    # Checked before the command asks whether to create a database, which no one could answer without a terminal.
     if not launch.has_terminal():
         raise typer.Exit(1)
     return launch

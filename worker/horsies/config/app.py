@@ -49,7 +49,8 @@ class PostgresConfig(CheckedModel):
     durable: bool = True
     """Wait until sends, starts and outcomes are on the disk, even if synchronous_commit of the server is off.
 
-    False keeps the setting of the server: if it is off, faster, but a crash of the server loses the last commits.
+    False leaves it to the server. Where synchronous_commit is off, commits are faster, but a crash of the server loses
+    the last ones.
     """
 
     def broken_rules(self) -> Iterable[ConfigurationError]:

@@ -14,7 +14,7 @@ colour = "green"
 [contexts.prod]
 url = "postgresql://ops@db01/app"
 colour = "red"
-production = true    # looks different and asks harder
+production = true    # shown differently; changes are confirmed with its name
 read_only = true     # nothing is ever written through it
 
 [filters]            # offered by name on the console's filter line
@@ -23,7 +23,7 @@ mine = "queue:mail status:failed since:1h"
 [filters.workflows]  # and of workers, schedules, activity
 stuck = "status:running run:>1h"
 
-[targets]            # how long a due task of a queue may wait before the console's overview tells of it
+[targets]            # how long a due task of a queue may wait before the console's overview reports it
 mail = "1m"
 
 [keys]               # by the ids that `?` in the console shows
@@ -71,7 +71,7 @@ class Context:
 
     @property
     def shown_name(self) -> str:
-        """The name of a context may be a whole URL."""
+        """The name without a password: it may be a whole URL."""
         return mask_word(self.name)
 
 
@@ -103,12 +103,12 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A source that means another database than the one that was taken."""
+    """A source that names another database than the chosen one."""
 
     reason: str
     url: DatabaseUrl
     by_application: bool
-    """Whether it is the configuration of the application that the command line names."""
+    """True if it is the configuration of the application that the command line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class DatabaseChoice:
     reason: str
     context: Context | None = None
     options: str = ""
-    """The options by which another command takes the same database; none where it does so without."""
+    """The options with which another command uses the same database; empty if it needs none."""
     passed_over: tuple[PassedOver, ...] = ()
 
     @property
@@ -234,7 +234,7 @@ def _parse(text: str, setting: str) -> DatabaseUrl:
 
 
 def config_error(message: str, help_text: str) -> ConfigurationError:
-    """Names and keys are quoted, and a name or a misplaced key may be a whole URL: hence the masks."""
+    """Return an error with its passwords masked: a name or a misplaced key that it quotes may be a whole URL."""
     return ConfigurationError(mask(message), code=ErrorCode.CLI_INVALID_ARGS, help_text=mask(help_text))
 
 
@@ -246,9 +246,11 @@ ORDER: Final = (
     "default_context of the config file",
     "the embedded PostgreSQL",
 )
-"""DATABASE_URL comes after the application: other programs use that variable, too, for a database without our tables.
+"""The sources of a command's database, in order.
 
-So does the default context, which a person sets for the console: a worker must not leave its producers for it.
+DATABASE_URL comes after the application because other programs use that variable, too, for databases without our
+tables. So does the default context, because a person sets it for the console: a worker must use the database of its
+producers.
 """
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ADVICE: Final = re.compile(
@@ -273,11 +275,11 @@ def choose_database(
     *,
     guarded: bool = True,
 ) -> DatabaseChoice:
-    """The first source of ORDER that is set, with those behind it that mean another database.
+    """Return the first source of ORDER that is set, and the later ones that name another database.
 
     If the config file has a context for the same database, its colour and its guards hold, whichever source was taken.
-    Where no guards hold, as for a worker on the database that it was deployed for, a config file that cannot be read
-    counts as none: a mistake in the settings of a console stops no worker.
+    Unless `guarded`, as for a worker on the database that it was deployed for, a config file that cannot be read is
+    ignored: a mistake in the settings of a console stops no worker.
     """
     path = config_path(environ)
     try:
@@ -298,9 +300,9 @@ def choose_database(
 
 
 def advise(text: str, options: str) -> str:
-    """`text` with its commands made to work on the database that it is about.
+    """Return the text with the options added to its commands, so that they use the same database.
 
-    A URL is added to `horsies db` alone: its password is masked, so a person has to complete the line anyway.
+    A URL is added to `horsies db` only: its password is masked, so a person has to complete the line anyway.
     """
 
     def add(command: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""`--json`: one object on stdout, with the field names of the views and operations; tasks as such objects."""
+"""`--json`: one object on stdout, with the field names of the views and operations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def print_json(report: Mapping[str, Any], *, on_one_line: bool = False, is_stored: bool = False) -> None:
-    """Print a report. `is_stored`: with arguments, results or output of tasks, which are printed as they are stored."""
+    """Print a report. `is_stored`: it has arguments, results or output of tasks, in which URLs keep their passwords."""
     content = plain(report)
     say_json(json.dumps(content if is_stored else mask_tree(content), indent=None if on_one_line else 2))
 
@@ -31,7 +31,7 @@ def print_json(report: Mapping[str, Any], *, on_one_line: bool = False, is_store
 def plain(value: Any) -> Any:
     """Return a value as JSON: times as ISO 8601 in UTC, durations in seconds, enums by their values.
 
-    An object with values that stand for damaged ones has an entry `damaged` with what is stored.
+    An object with values in place of damaged ones has an entry `damaged`, with what is stored.
     """
     match value:
         case float() if not math.isfinite(value):  # JSON has no such numbers

@@ -32,7 +32,7 @@ _ON_ONE_LINE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Names, or patterns like `card_*`, whose values are hidden, in any case of letters and at any depth."""
+    """The names, or patterns like `card_*`, of values to hide at any depth; upper and lower case are the same."""
 
     names: frozenset[str] = frozenset()
 
@@ -73,7 +73,7 @@ def may_be_json(text: str) -> bool:
 
 
 def change_texts(changes: Iterable[ArgumentChange], masks: Masks) -> list[tuple[str, str]]:
-    """Return the name of each edited argument, and `"19,90" → ".,90"`; what is masked is shown as `***`."""
+    """Return the name of each edited argument, and a text like `"19,90" → "19.90"`, or `***` for what is masked."""
     return [
         (
             clean(".".join(change.path).replace(".[", "[")) or "kwargs",
@@ -104,7 +104,7 @@ def stored_lines(stored: Stored | None, masks: Masks, *, hide: bool = False) -> 
 
 
 def stored_json(stored: Stored | None, masks: Masks, *, hide: bool = False) -> Any:
-    """Return the stored JSON; text that is no JSON as text."""
+    """Return the stored JSON; a string if the text is not JSON."""
     if stored is None or hide:
         return None if stored is None else HIDDEN
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN: Final = 200
 LARGEST_NUMBER: Final = 1e15
-"""Beyond it a sum or a percentage may leave the range of a float, and no count or size is so large."""
+"""No count or size is larger, and sums and percentages of such numbers stay within the range of a float."""
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _CYCLE_YEARS: Final = 400
 _CYCLE_TICKS: Final = 146_097 * 86_400_000_000
@@ -33,14 +33,14 @@ class Damaged:
     """The mark of a value that replaces a stored one."""
 
     stored: str
-    """What the row has, in the form in which PostgreSQL shows it, if it is long only its beginning."""
+    """The stored value as PostgreSQL shows it; of a long one only the beginning."""
 
 
 DamagedT = TypeVar("DamagedT", bound=Damaged)
 
 
 class EdgeTime(datetime):
-    """A time so near to the bounds of datetime that another zone, or a sum, may lie beyond: it stays where it is."""
+    """A time near the bounds of datetime. A conversion or a sum that would exceed them leaves it as it is."""
 
     def astimezone(self, tz: Any = None) -> datetime:  # type: ignore[override]
         try:
@@ -81,7 +81,7 @@ class DamagedTime(EdgeTime, Damaged):
 
 
 class DamagedNumber(float, Damaged):
-    """0 in place of NaN, Infinity or a number that nothing can be."""
+    """0 in place of NaN, Infinity or an impossibly large number."""
 
     @classmethod
     def of(cls, stored: float) -> DamagedNumber:
@@ -114,7 +114,7 @@ def _plain(time: datetime) -> datetime:
 
 
 def _far(ticks: int) -> str:
-    """Format as PostgreSQL does a time beyond the bounds of datetime: the calendar repeats itself every 400 years."""
+    """Format a time beyond the bounds of datetime as PostgreSQL does: the calendar repeats itself every 400 years."""
     cycles, rest = divmod(ticks, _CYCLE_TICKS)
     time = _EPOCH + timedelta(microseconds=rest)
     year = time.year + _CYCLE_YEARS * cycles
@@ -137,7 +137,7 @@ def whole_numbers(stored: Iterable[Any] | None) -> tuple[int, ...]:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Return whether it is an int: in JSON, true and false are no numbers."""
+    """Return whether it is an int; true and false, which are ints in Python, are not numbers in JSON."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -150,7 +150,7 @@ def _items(stored: Iterable[Any] | None, is_right: Callable[[Any], bool]) -> tup
 
 
 def json_map(stored: str | None, *, values: Callable[[Any], bool] = lambda _: True) -> Mapping[str, Any]:
-    """Parse a JSON object, empty for NULL; without the entries whose values are not right."""
+    """Parse a JSON object, empty for NULL; leave out entries whose value `values` rejects."""
     if stored is None:
         return {}
     try:
@@ -167,8 +167,10 @@ def json_map(stored: str | None, *, values: Callable[[Any], bool] = lambda _: Tr
 
 
 def damaged_fields(record: object) -> dict[str, str]:
-    """The names of the damaged fields of a dataclass or named tuple, `snapshot.queues` of records in it, and what is
-    stored there."""
+    """Return what is stored in each damaged field of a dataclass or named tuple, by the field's name.
+
+    Fields of records in it have names like `snapshot.queues`.
+    """
     return dict(_damaged(record, ""))
 
 

@@ -20,7 +20,7 @@ ExceptionT = TypeVar("ExceptionT", bound=BaseException)
 
 
 class UnwrapError(Exception):
-    """The other side of a result was requested; `result` is that result."""
+    """Raised by unwrap() of an Err and unwrap_err() of an Ok; `result` is that Err or Ok."""
 
     def __init__(self, result: Result[Any, Any], message: str) -> None:
         super().__init__(result, message)
@@ -39,7 +39,7 @@ class Immutable:
         raise AttributeError(f"{type(self).__name__} cannot be changed; build a new one instead of setting {name!r}")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} cannot be changed; {name!r} stays")
+        raise AttributeError(f"{type(self).__name__} cannot be changed; {name!r} cannot be deleted")
 
 
 @final
@@ -112,7 +112,7 @@ class Ok(Immutable, Generic[T_co]):
         return self
 
     def inspect(self, op: Callable[[T_co], Any]) -> Ok[T_co]:
-        """Call `op` with the value for its effect only."""
+        """Call `op` with the value, only for its side effect."""
         op(self.ok_value)
         return self
 
@@ -215,7 +215,7 @@ class Err(Immutable, Generic[E_co], metaclass=_ReadsClass):
         return self
 
     def inspect_err(self, op: Callable[[E_co], Any]) -> Err[E_co]:
-        """Call `op` with the reason for its effect only."""
+        """Call `op` with the reason, only for its side effect."""
         op(self.err_value)
         return self
 
@@ -241,7 +241,7 @@ class Err(Immutable, Generic[E_co], metaclass=_ReadsClass):
 
 
 class UnseenErr(Err[E_co]):  # type: ignore[misc]  # Err is final for others: type checkers rely on it
-    """An Err that calls `on_drop` if it is dropped before anything of it was read, even its class."""
+    """An Err that calls `on_drop` if it is dropped before any attribute of it, even its class, was read."""
 
     __slots__ = ("_on_drop",)
 
@@ -320,7 +320,10 @@ def do(steps: Generator[Result[T, E], None, None]) -> Result[T, E]:
 
 
 async def do_async(steps: Generator[Result[T, E], None, None] | AsyncGenerator[Result[T, E], None]) -> Result[T, E]:
-    """Evaluate `do` with an await; Python makes it an async generator only if the await is not the first."""
+    """Evaluate `do` for an expression with an await.
+
+    Python makes it an async generator, unless the only await is in the source of its first `for`.
+    """
     if isinstance(steps, Generator):
         return do(steps)
     try:

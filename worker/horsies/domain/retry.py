@@ -22,7 +22,7 @@ MOST_RETRIES = 20
 LONGEST_INTERVAL_S = 86_400
 
 TIMEOUT: Final = "timeout_ms"
-"""The key in task_options of the limit that a send gave its task."""
+"""The key in task_options of the time limit that a send gave its task."""
 _TIMEOUT_IN_TEXT: Final = f'"{TIMEOUT}"'
 
 JITTER = 0.25
@@ -136,7 +136,7 @@ def delay_s(rule: RetryRule, retry_number: int, rng: Random) -> float:
 
 def timeout_of(task_options: str | None, default: int | None) -> int | None:
     """Return the limit of a run in ms: that of the send if it gave one, else the task's. Never raises."""
-    if task_options is None or _TIMEOUT_IN_TEXT not in task_options:  # nearly always, and as fast as that
+    if task_options is None or _TIMEOUT_IN_TEXT not in task_options:  # the usual case: no JSON has to be parsed
         return default
     try:
         stored = json.loads(task_options).get(TIMEOUT)

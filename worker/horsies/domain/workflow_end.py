@@ -30,7 +30,7 @@ class EndedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowEnd:
-    """The values of its columns."""
+    """The values for the columns of an ended workflow."""
 
     status: WorkflowStatus
     result: str | None
@@ -44,11 +44,11 @@ class WorkflowVerdict:
     status: WorkflowStatus
     blamed: EndedNode | None
     error: str | None
-    """If no node is to blame: the error, or the one that a success keeps."""
+    """The error if no node is to blame; of a success, an earlier error that the workflow keeps."""
     results_of: tuple[EndedNode, ...]
     """The nodes whose results form the result."""
     shape: str
-    """How they form it: `output` as it is, `map` as a list, `sinks` by their ids."""
+    """How these results form it: `output` as it is, `map` as a list, `sinks` by their ids."""
 
 
 def judge(
@@ -59,7 +59,7 @@ def judge(
     success_policy: str | None,
     stored_error: str | None,
 ) -> WorkflowVerdict:
-    """Judge nodes in the order of their indexes; `success_policy` and `stored_error` as stored."""
+    """Decide by the nodes, in the order of their indexes; `success_policy` and `stored_error` are those of the row."""
     shape, results_of = _shape(nodes, definition_key, output_index)
     failed = [node for node in nodes if node.status == _FAILED]
     if success_policy is None:
@@ -140,7 +140,7 @@ def _ok_text(value: str) -> str:
 
 
 def _readable(result: str | None) -> str:
-    """Return the text itself: written again, a float may change. Invalid JSON would break all the others."""
+    """Return the text itself, because parsing and writing may change a float; `null` if it is not JSON."""
     return "null" if result is None or _tree(result) is None else result
 
 
@@ -173,5 +173,5 @@ def _case_not_met(cases: int) -> str:
     if not cases:
         words = "its stored success_policy names no case that could be met: it is damaged"
         return dump_task_error(TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=words))
-    words = f"none of the {cases} cases of its success_policy is met: not all nodes that one requires are COMPLETED"
+    words = f"none of the {cases} cases of its success_policy is met: each requires a node that is not COMPLETED"
     return dump_task_error(TaskError(error_code=OutcomeCode.WORKFLOW_SUCCESS_CASE_NOT_MET, message=words))

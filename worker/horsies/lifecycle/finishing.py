@@ -1,4 +1,4 @@
-"""RUNNING to the status that follows from the outcome, with the attempt's row; in one statement also the next claim."""
+"""Stores the outcomes of RUNNING tasks, each with the row of its attempt; in the same statement it can claim others."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Actor:
 
     @classmethod
     def current(cls) -> Actor:
-        """The account of this process. Not $USER, which the user can set to any value."""
+        """Return the account of this process; not $USER, which the user can set to any value."""
         uid = os.getuid()
         try:
             name = pwd.getpwuid(uid).pw_name
@@ -143,7 +143,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Frozen at `taken_at` of the database's clock: later rows are not touched, changed rows are refused."""
+    """The rows as they were at `taken_at`: applying it leaves later rows alone, and refuses rows that have changed."""
 
     verb: Verb
     options: Mapping[str, Any]

@@ -26,7 +26,7 @@ _MAX_REMAINING_S: Final = 100 * 86_400
 
 
 class ProgressWords(NamedTuple):
-    """Words like `34 %`, `3,400/10,000 rows`, `120/s`, `55s left`, each possibly empty; an old report says `4m ago`."""
+    """Texts like `34 %`, `3,400/10,000 rows`, `120/s`, `55s left`, or `4m ago` for an old report; any may be empty."""
 
     percent: str
     amount: str
@@ -56,7 +56,7 @@ class Progress:
         return max(min(self.done / self.total, 1.0), 0.0) if self.total else None
 
     def is_stale(self, now: datetime) -> bool:
-        """Return whether it has not changed for so long that its rate is meaningless: the code or its worker hangs."""
+        """Return whether it is so old that its rate is meaningless, because the code or its worker hangs."""
         return (now - self.reported_at).total_seconds() > max(_FRESH_S, _MISSED * (self.gap_s or 0))
 
     def left(self, now: datetime) -> timedelta | None:
@@ -115,7 +115,7 @@ def _sound(report: Progress) -> Progress:
 
 
 async def part_done(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Mapping[str, float]:
-    """Read the sum of the reported shares of its running nodes, by workflow."""
+    """Return for each workflow the sum of the shares that its running nodes have reported."""
     if not workflow_ids or not await has_progress(conn):
         return {}
     rows = await conn.fetch(statement(__name__, "view_part_done"), list(workflow_ids))

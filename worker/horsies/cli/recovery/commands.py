@@ -100,10 +100,10 @@ def ls_actions(
     after: AfterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List operator actions, newest first: one line for each operation with its totals, or each row of what is named.
+    """List operator actions, newest first: one line for each operation, or for each audit row of what you name.
 
-    `--json` prints `now`, `operations` (or for what is named `actions`, each row with its state before and after) and
-    `next`, the cursor of the next page or null.
+    `--json` prints `now`, `operations` (or `actions`, each audit row with the state before and after) and `next`, the
+    cursor of the next page or null.
     """
     from horsies.cli.recovery.audit import list_actions, list_operations
 

@@ -24,7 +24,7 @@ from horsies.store.connect import Connection, Database, open_database, with_sett
 from horsies.store.pulse import pulse_every_s, write_pulse
 from horsies.store.worker_states import UPKEEP, write_report
 
-_BROKEN_OFF = "aborted: rows swept so far stay as they are; the next sweep handles the others"
+_ABORTED = "aborted: rows swept so far stay as they are; the next sweep handles the others"
 
 
 def sweep(asked: Asked) -> NoReturn:
@@ -43,7 +43,7 @@ def sweep(asked: Asked) -> NoReturn:
                     confirm(asked, due)
                 done = runner.run(_sweep(database, report))
         except KeyboardInterrupt:
-            say(_BROKEN_OFF, stream=sys.stderr)
+            say(_ABORTED, stream=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
         finally:
             runner.run(held.aclose())

@@ -15,7 +15,7 @@ import typer
 from horsies.cli.database import DatabaseOptions, advised
 from horsies.cli.options import INTERRUPTED
 from horsies.cli.reading import READ_ONLY_SETTINGS, check_targets, unless_blocked
-from horsies.cli.verbs.report import BROKEN_OFF, STOPPING, code_of, outcome_lines, preview_lines, report
+from horsies.cli.verbs.report import ABORTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.cli.verbs.typed_values import ApplicationTypes
 from horsies.config.contexts import DatabaseChoice
 from horsies.display.formatting import number
@@ -240,7 +240,7 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
         try:
             return runner.run(work(bar))
         except KeyboardInterrupt:
-            say(BROKEN_OFF, stream=sys.stderr)
+            say(ABORTED, stream=sys.stderr)
             for each in started:
                 runner.run(_break_off(*each))
             raise typer.Exit(INTERRUPTED) from None

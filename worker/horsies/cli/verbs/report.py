@@ -16,7 +16,7 @@ from horsies.domain.quantities import counted
 from horsies.operations.target import OperationOutcome, Preview, RowOutcome, Target
 
 STOPPING: Final = "stopping after the rows at hand; ctrl+c again aborts"
-BROKEN_OFF: Final = "broken off: `horsies audit ls` shows what was done until then"
+ABORTED: Final = "aborted: `horsies audit ls` shows what was done before"
 
 _MAX_LISTED: Final = 20
 _MAX_KINDS: Final = 10
@@ -24,7 +24,7 @@ _NOT_THERE: Final = frozenset({"missing", "unknown"})
 
 
 def code_of(preview: Preview, outcome: OperationOutcome | None) -> int:
-    """0 all applied, 3 some refused, 4 nothing matched, 1 an error on the way, 130 interrupted by ctrl+c."""
+    """Return the exit code: 0 all applied, 3 some refused, 4 nothing matched, 1 an error, 130 interrupted by ctrl+c."""
     if not preview.eligible and all(refusal.target.state in _NOT_THERE for refusal in preview.refused):
         return NOTHING_MATCHED
     if outcome is not None and outcome.stopped is not None:
@@ -146,7 +146,7 @@ def _things(targets: Sequence[Target]) -> str:
 
 
 def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
-    """One by one if there are few, else by kind."""
+    """List the targets one by one if there are few, otherwise how many there are of each name and state."""
     if len(targets) <= _MAX_LISTED:
         # For a worker or a queue the name is the id.
         few = [(_id(target, screen), target.label, target.state) for target in targets]
@@ -161,7 +161,7 @@ def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
 
 
 def _detail(row: RowOutcome, verb: str) -> str:
-    """Return its present state; of an order the verb alone, which was printed already, nothing."""
+    """Return the detail; nothing if it is only the verb, as of an order: the headline has that."""
     return "" if row.detail == verb else row.detail
 
 

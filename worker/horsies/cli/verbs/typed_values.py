@@ -1,4 +1,4 @@
-"""JSON of an operator as values of the application's types: what its tasks would store themselves."""
+"""Converts JSON that an operator typed to what the application's own tasks would store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OURS = frozenset({tags.WORKFLOW_CTX, tags.WORKFLOW_META})
 
 
 class ApplicationTypes:
-    """The TypedValues of an application, which this imports with its task modules."""
+    """The TypedValues of an application. Its constructor imports the application with its task modules."""
 
     def __init__(self, module: str) -> None:
         self._app = locate_app(module)
@@ -63,7 +63,7 @@ class ApplicationTypes:
         return typed
 
     def _return_type(self, task_name: str, definition_key: str | None) -> ReturnType | None:
-        """The types of what a node ends with."""
+        """Return the types of a node's outcome."""
         if definition_key is not None and definition_key != MAP_DEFINITION:
             definition = find_definition(definition_key)
             return None if definition is None else ReturnType(output_type(definition), TaskError)
@@ -83,7 +83,7 @@ class ApplicationTypes:
         return to_json({name: self._argument(task, name, part) for name, part in parse_json(text, "kwargs").items()})
 
     def _argument(self, task: AnyTask, key: int | str, tree: Any) -> Any:
-        """The stored form of one argument; what no parameter takes is refused afterwards, with all the others."""
+        """Return the stored form of one argument; `why_not_run` refuses one that no parameter takes."""
         hint = task.parameters.hint_for(key)
         if hint is None or key in _OURS or (isinstance(tree, dict) and tags.INJECTED_RESULT in tree):
             return tree
@@ -94,7 +94,7 @@ class ApplicationTypes:
         return parse_json(dump_value(stored, name, self._app.storable))
 
     def _by_hand(self, hint: Any, text: str, name: str) -> Any:
-        """Plain JSON, or JSON with the tags of stored values."""
+        """Parse what an operator typed: plain JSON, or JSON with the tags of stored values."""
         value = load_value(text, name, self._app.storable)
         reading = None if isinstance(hint, str) else reading_of(hint)
         return value if reading is None else reading.load(value, name)

@@ -1,4 +1,4 @@
-"""The connections to PostgreSQL: how many there may be, a pooler between, and whether notifications arrive."""
+"""The connections to PostgreSQL: how many there may be, a pooler in between, and whether notifications arrive."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from horsies.doctor import CheckContext
 
 MOST_OF_A_WORKER: Final = 10
-"""Connections of a worker: those of `horsies.run.worker.worker`, one for listening, one for schedules, and two
-while it sweeps and prunes."""
+"""Maximum number of connections of a worker: those of `horsies.run.worker.worker`, one for listening, one for
+schedules, and two while it sweeps and prunes."""
 _ALIVE_WITHIN_S: Final = 30.0
 _NEARLY_ALL: Final = 0.95
 _MUCH: Final = 0.8
@@ -66,10 +66,10 @@ def _of_server(row: asyncpg.Record, workers: int, sender: int) -> CheckLine:
     if sender:
         evidence += f"; each process of the application that sends may open up to {sender}"
     if workers * MOST_OF_A_WORKER + sender > limit >= most and used < _MUCH * limit:
-        smaller = "lower pool_size and max_overflow of PostgresConfig, or put PgBouncer between"
+        smaller = "lower pool_size and max_overflow of PostgresConfig, or put PgBouncer in between"
         return CheckLine(CheckVerdict.WARN, evidence, smaller)
     enough = _enough(max(most, used) + sender + row["reserved"])
-    remedy = f"ALTER SYSTEM SET max_connections = {enough}, and restart PostgreSQL; or put PgBouncer between"
+    remedy = f"ALTER SYSTEM SET max_connections = {enough}, and restart PostgreSQL; or put PgBouncer in between"
     return _judged(used, most, limit, evidence, remedy)
 
 
@@ -144,11 +144,13 @@ async def _tried(listening: asyncpg.Connection, notifying: asyncpg.Connection) -
         async with asyncio.timeout(ANSWER_WITHIN_S):
             slowest_s = await _round_trip(listening, notifying)
     except asyncpg.ReadOnlySQLTransactionError:
-        return CheckLine(CheckVerdict.UNKNOWN, "this server is a standby, which has none", "connect to the primary")
+        return CheckLine(
+            CheckVerdict.UNKNOWN, "this server is a standby, which has no notifications", "connect to the primary"
+        )
     except (TimeoutError, asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError):
-        evidence = f"one to ourselves did not come back in {ANSWER_WITHIN_S:g} s: workers only poll, and sends may hang"
+        evidence = f"a test did not arrive within {ANSWER_WITHIN_S:g} s: workers only poll, and sends may hang"
         return CheckLine(CheckVerdict.FAIL, evidence, f"see what their commits wait for: {_WAITING}")
-    evidence = f"they come back, the slowest of {_PROBES} in {slowest_s * 1000:.1f} ms"
+    evidence = f"they arrive, the slowest of {_PROBES} after {slowest_s * 1000:.1f} ms"
     if slowest_s > _SLOW_S:
         return CheckLine(CheckVerdict.WARN, evidence, "look for load of the server, or for a slow network")
     return CheckLine(CheckVerdict.OK, evidence)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from horsies.domain.codec.classes import StorableClasses
 
-# A level takes up to seven frames of Python's default 1,000 here, and the caller has a stack of its own.
+# Each level takes up to seven of the 1,000 stack frames that Python allows by default, and the caller has some, too.
 MAX_DEPTH: Final = 100
 # 4,214 digits. Python refuses to read integers of more than 4,300 from text.
 MAX_INTEGER_BITS: Final = 14_000
@@ -61,7 +61,7 @@ def to_tree(value: Any, name: str, classes: StorableClasses | None = None) -> An
 
 
 class _Writer:
-    """One traversal. `path` is the current position, and is kept when an exception ends it."""
+    """One traversal. `path` is the current position; after an exception it is the place at fault."""
 
     def __init__(self, name: str, classes: StorableClasses | None) -> None:
         self.path: list[str | int] = [name]

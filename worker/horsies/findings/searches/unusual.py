@@ -55,7 +55,7 @@ WANTED_S: Final = 300.0
 """Seconds after which a run without a usual duration is long, if others wait for its place. The overview warns of a
 due task after the same time, so the cause is shown no later than its effect."""
 LONG_S: Final = 1_800.0
-"""The same limit if nothing waits for its place: a nightly job of less than half an hour harms nothing."""
+"""Seconds after which such a run is long if nothing waits for its place: a nightly job may take half an hour."""
 WAITS_S: Final = 15.0
 """Seconds that a claim waits while another worker has room: three snapshots."""
 BEATS_MISSED: Final = 3
@@ -63,12 +63,12 @@ BEATS_MISSED: Final = 3
 _MAX_NAMES: Final = 40
 """Maximum number of names whose usual durations are read: at most 20,000 tasks, 50 ms."""
 _ID_END: Final = 8
-"""Length of the end of an id that is shown, which is enough to find the task."""
+"""Number of characters shown of an id, from its end; they are enough to find the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """The time from which a run of this name is long: anywhere, and where others wait for its place."""
+    """The seconds after which a run of this name is long: in general, and if others wait for its place."""
 
     known: Usual | None
     after_s: float
@@ -159,7 +159,7 @@ def _long(row: Mapping[str, Any], known: Usual | None, cluster: Cluster) -> Find
 def _behind(row: Mapping[str, Any], blamed: Container[str], cluster: Cluster) -> Finding:
     """Return a finding about jobs behind another: a child runs one job at a time unless all are `async def`.
 
-    Rows do not tell which tasks are `async def`. The finding is only a note if the earlier run has an alert.
+    Rows do not show which tasks are `async def`. The finding raises no alert of its own if the earlier run has one.
     """
     place = place_of(row["worker_id"], None, row["worker_pid"])
     more = (
@@ -193,7 +193,7 @@ async def _behind_busy(conn: asyncpg.Connection, cluster: Cluster) -> list[Findi
     draining = await drain_orders(conn) if "horsies_worker_orders" in cluster.tables else {}
     text = statement(__name__, "diagnose_behind_busy")
     rows = await conn.fetch(text, WAITS_S, ALIVE_WITHIN_S, [*draining], MOST_IDS)
-    # Tasks that neither a pause nor a cap keeps waiting, but only their worker.
+    # Keep tasks that wait only for their worker, not for the end of a pause or for room under a cap.
     free = [row for row in rows if row["queue_name"] not in cluster.paused and not _is_capped(row, cluster)]
     return [_claims(row, cluster) for row in free]
 
@@ -212,11 +212,11 @@ def _claims(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         BEHIND_BUSY,
         row,
         PredictedAction(f"start when a process of {busy} is free", Severity.NOTE),
-        f"claimed {waits} ago by {busy}, all {row['processes']} of whose processes run:"
+        f"claimed {waits} ago by {busy}, whose {row['processes']} processes are all busy:"
         f" {_occupant(row, cluster)}; {idle} has {row['free']} free",
         verbs=("release", "cancel"),
         why=(
-            f"`horsies tasks stack {row['ids'][0]}` shows what has its place there, as does S in its story.",
+            f"`horsies tasks stack {row['ids'][0]}` shows what runs in its place, as does S in its story.",
             f"{idle} serves {row['queue_name']} and has had room for {WAITS_S:.0f}s. A claim stays with its worker.",
             "Released, it is claimed by a worker that has room. User code has not begun, so nothing can happen twice.",
             "If it happens often, a smaller prefetch_buffer leaves tasks in the queue until a process is free.",
