@@ -12,8 +12,6 @@ from horsies.operations.selection import Selection
 from horsies_tui.shell.preview_sheet import PreviewSheet
 from horsies_tui.widgets.prompt import Prompt
 
-pytestmark = pytest.mark.usefixtures("rows")
-
 
 @pytest.fixture
 async def rows(connection: asyncpg.Connection) -> None:
@@ -32,6 +30,7 @@ def chosen(screen: Screen) -> list[str] | str | None:
     return sorted(task_id[-12:] for task_id in selection.ids)
 
 
+@pytest.mark.usefixtures("rows")
 async def test_it_is_the_row_under_the_cursor_or_what_is_marked_of_this_filter_or_a_whole_group(database: str) -> None:
     async with console(database) as screen:
         await screen.sees("FOLLOW")
@@ -68,6 +67,7 @@ async def test_it_is_the_row_under_the_cursor_or_what_is_marked_of_this_filter_o
         assert str(chosen(screen)).startswith("status:failed error:RATE_LIMITED,")
 
 
+@pytest.mark.usefixtures("rows")
 async def test_a_star_chooses_all_that_match_as_the_order_shows_it_and_without_rows_it_is_nothing(
     database: str,
 ) -> None:
@@ -88,6 +88,7 @@ async def test_a_star_chooses_all_that_match_as_the_order_shows_it_and_without_r
         await screen.sees("no task is chosen")
 
 
+@pytest.mark.usefixtures("rows")
 async def test_a_star_among_groups_marks_them_all_and_y_takes_a_name(database: str) -> None:
     async with console(database, filter="status:failed -error:TIMEOUT") as screen:
         await screen.sees("match")
@@ -99,6 +100,7 @@ async def test_a_star_among_groups_marks_them_all_and_y_takes_a_name(database: s
         assert chosen(screen) == "status:failed -error:TIMEOUT error:RATE_LIMITED,TASK_INTERRUPTED"
 
 
+@pytest.mark.usefixtures("rows")
 async def test_requeue_of_all_that_match_changes_the_rows_and_the_list(
     database: str, connection: asyncpg.Connection
 ) -> None:
