@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from horsies.display.payload import Masks
     from horsies.domain.states import TargetKind
     from horsies.operations.edited import TypedValues
-    from horsies.operations.target import OperationOutcome, Preview, Target
+    from horsies.operations.target import Target
     from horsies.operations.undo import Hold
-    from horsies.operations.verb import Verb
+    from horsies.operations.verb import OperationOutcome, Preview, Verb
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import DatabaseLink
 

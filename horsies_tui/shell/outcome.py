@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.operations.target import Preview, Target
+    from horsies.operations.target import Target
+    from horsies.operations.verb import Preview
     from horsies_tui.intents import FinishedOperation, Intent
     from horsies_tui.look.glyphs import Glyphs
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.operations.target import Preview
+    from horsies.operations.verb import Preview
     from horsies_tui.feed.clock import ConsoleClock
     from horsies_tui.intents import ConsoleOperation
     from horsies_tui.look.glyphs import Glyphs

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 
+from horsies.operations.facts import WorkerState
 from horsies.operations.selection import Selection
-from horsies.operations.verb import TaskVerb, WorkerState, WorkerVerb
+from horsies.operations.verb import TaskVerb, WorkerVerb
 from horsies.operations.verbs import VERBS, verbs_for
 from horsies.query import TaskFilter, Term, WorkerFilter
 from horsies.query.values import Glob

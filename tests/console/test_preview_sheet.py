@@ -8,7 +8,8 @@ import pytest
 from textual.widgets import Button, Input
 from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, shown, until
 
-from horsies.operations.target import OperationError, Preview
+from horsies.operations.target import OperationError
+from horsies.operations.verb import Preview
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.intents import Intent

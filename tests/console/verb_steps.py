@@ -17,7 +17,8 @@ from textual.screen import ModalScreen
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies.operations.target import Actor, OperationOutcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.target import Actor, RowOutcome, Target
+from horsies.operations.verb import OperationOutcome, Preview, Refusal
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import DatabaseLink

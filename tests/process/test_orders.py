@@ -17,8 +17,8 @@ from test_worker import PATIENCE_S, Table, Worker
 
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import Actor, OperationOutcome
-from horsies.operations.verb import TaskVerb, WorkerVerb
+from horsies.operations.target import Actor
+from horsies.operations.verb import OperationOutcome, TaskVerb, WorkerVerb
 from horsies.operations.verbs import VERBS
 
 OPS = Actor("ops", "bastion")

@@ -17,7 +17,8 @@ from horsies.findings.diagnose import Report, searches
 from horsies.findings.searches.crashed import INTERRUPTED
 from horsies.findings.searches.in_flight import STALE_RUN
 from horsies.operations.edited import Arguments
-from horsies.operations.target import OperationOutcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.target import RowOutcome, Target
+from horsies.operations.verb import OperationOutcome, Preview, Refusal
 from horsies.operations.verbs import VERBS
 from horsies.query import parse
 from horsies_tui.actions import ACTIONS

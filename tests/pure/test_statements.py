@@ -12,10 +12,10 @@ from statements import statements
 
 import horsies
 from horsies.lifecycle import finishing
+from horsies.operations.task_targets import change_statement
 from horsies.operations.undo import undo_statement
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
-from horsies.operations.verbs.tasks import change_statement
 from horsies.store.callers import _named
 from horsies.store.statements import STATES, statement, tokens, without_comments
 
@@ -63,7 +63,7 @@ def test_only_the_lifecycle_sends_and_verbs_write_tasks_and_only_the_lifecycle_w
             "operations/verbs/schedules.sql",
             "store/enqueue.sql",
         },
-        "horsies_tasks": {"operations/undo.sql", "operations/verbs/tasks.sql", "testing/draining.sql"},
+        "horsies_tasks": {"operations/undo.sql", "operations/task_targets.sql", "testing/draining.sql"},
         "horsies_task_attempts": {"fragments.sql"},
     }
 

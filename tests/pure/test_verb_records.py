@@ -121,6 +121,6 @@ def test_an_option_of_another_verb_is_refused_and_an_empty_one_is_none() -> None
 
 
 def test_a_fragment_that_is_not_filled_in_stays_readable_and_a_filled_one_is_gone() -> None:
-    raw = statement("horsies.operations.verbs.tasks", "task_change")
+    raw = statement("horsies.operations.task_targets", "task_change")
     assert "/* sets */" in raw
-    assert "priority = 1" in statement("horsies.operations.verbs.tasks", "task_change", sets="priority = 1")
+    assert "priority = 1" in statement("horsies.operations.task_targets", "task_change", sets="priority = 1")

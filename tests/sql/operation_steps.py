@@ -16,8 +16,8 @@ from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import Actor, OperationOutcome, Preview, RowOutcome
-from horsies.operations.verb import TaskVerb
+from horsies.operations.target import Actor, RowOutcome
+from horsies.operations.verb import OperationOutcome, Preview, TaskVerb
 from horsies.operations.verbs import VERBS, verbs_for
 
 OPS = Actor("ops", "bastion")

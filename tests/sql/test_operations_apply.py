@@ -13,7 +13,8 @@ from operation_steps import OPS, act, audit, look, named, undo
 from horsies.operations.audit_rows import require_writable
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import MOST_ROWS, Selection
-from horsies.operations.target import OperationError, OperationOutcome
+from horsies.operations.target import OperationError
+from horsies.operations.verb import OperationOutcome
 from horsies.query import FilterError
 
 V = named("task")

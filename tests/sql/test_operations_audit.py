@@ -18,7 +18,8 @@ from horsies.domain.states import TASK_TRANSITIONS, Mover
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import Actor, OperationOutcome, Preview
+from horsies.operations.target import Actor
+from horsies.operations.verb import OperationOutcome, Preview
 from horsies.operations.verbs import VERBS, verbs_for
 
 # What the operators' sessions write, by transaction: an update that changes only updated_at counts as well.

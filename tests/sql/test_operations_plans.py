@@ -13,10 +13,10 @@ import pytest
 from database_server import DatabaseServer
 from statements import statement
 
+from horsies.operations.task_targets import change_statement, refusal_statement
 from horsies.operations.undo import undo_statement
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import verbs_for
-from horsies.operations.verbs.tasks import change_statement, refusal_statement
 
 ROWS = 30_000
 BATCH = 100

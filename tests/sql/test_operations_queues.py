@@ -12,8 +12,7 @@ from order_steps import OPS, audit, heard, snapshot
 from horsies.lifecycle.claiming import claim_capped
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import OperationOutcome
-from horsies.operations.verb import QueueVerb
+from horsies.operations.verb import OperationOutcome, QueueVerb
 from horsies.operations.verbs import VERBS
 
 

@@ -17,7 +17,8 @@ from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, 
 from horsies.lifecycle.scheduling import due, run
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import OperationError, OperationOutcome, Preview
+from horsies.operations.target import OperationError
+from horsies.operations.verb import OperationOutcome, Preview
 from horsies.operations.verbs import VERBS
 
 

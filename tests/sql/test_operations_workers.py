@@ -18,8 +18,8 @@ from horsies.lifecycle.claim_token import Verdict, beat
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import OperationError, OperationOutcome, Preview
-from horsies.operations.verb import WorkerVerb
+from horsies.operations.target import OperationError
+from horsies.operations.verb import OperationOutcome, Preview, WorkerVerb
 from horsies.operations.verbs import VERBS
 from horsies.run.worker.orders import ORDERS_CHANNEL
 

@@ -18,7 +18,8 @@ from horsies.findings.searches.waiting_tasks import QUEUE_WITHOUT_WORKER
 from horsies.lifecycle.recovering import recover
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import Actor, Preview
+from horsies.operations.target import Actor
+from horsies.operations.verb import Preview
 from horsies.operations.verbs import VERBS
 from horsies.views import Liveness, WorkerRow, worker_rows
 from horsies.views.workers import worker_losses

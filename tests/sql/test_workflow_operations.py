@@ -28,8 +28,8 @@ from workflow_plans import node, plan
 from horsies.lifecycle.controlling import cancel, pause
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.target import OperationError, OperationOutcome, Preview
-from horsies.operations.verb import WorkflowVerb
+from horsies.operations.target import OperationError
+from horsies.operations.verb import OperationOutcome, Preview, WorkflowVerb
 from horsies.operations.verbs import verbs_for
 
 V = named("workflow", "node")

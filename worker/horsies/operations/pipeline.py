@@ -23,7 +23,8 @@ from horsies.operations import (
     workflow_targets,
 )
 from horsies.operations.audit_rows import OperatorAction, require_writable
-from horsies.operations.target import OperationError, OperationOutcome, RowOutcome
+from horsies.operations.target import OperationError, RowOutcome
+from horsies.operations.verb import OperationOutcome
 from horsies.store.isolate_bad_rows import CLASHES, isolate_bad_rows
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.statements import statement
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
     from horsies.domain.states import TargetKind
     from horsies.operations.selection import Selection
-    from horsies.operations.target import Actor, Preview, Target
-    from horsies.operations.verb import Verb
+    from horsies.operations.target import Actor, Target
+    from horsies.operations.verb import Preview, Verb
 
 T = TypeVar("T")
 

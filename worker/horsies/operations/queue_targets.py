@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.domain.quantities import by_whom, clock, counted
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.operations.audit_rows import apply_order, preview_time
-from horsies.operations.target import Preview, Refusal, Target, did_you_mean
+from horsies.operations.facts import MAX_COUNTED, QueueFacts
+from horsies.operations.target import Target, did_you_mean
+from horsies.operations.verb import Preview, Refusal
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     import asyncpg
 
@@ -22,42 +21,9 @@ if TYPE_CHECKING:
     from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, QueueVerb
 
-_MAX_COUNTED = 10_000
 # An empty queue exists while a worker has served it within a day: its workers may be stopped for a deployment.
 _SERVED_WITHIN_S = 86_400.0
 WRITES: tuple[str, ...] = ("horsies_queue_state",)
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
-    """A queue and its pause, in the column order of the statement."""
-
-    name: str
-    paused_at: datetime | None
-    paused_by: str | None
-    reason: str | None
-    due: int
-    later: int
-    claimed: int
-    running: int
-    workers: int
-
-    @property
-    def words(self) -> str:
-        if self.paused_at is None:
-            return "open"
-        why = f' "{self.reason}"' if self.reason else ""
-        return f"paused since {clock(self.paused_at)}{by_whom(self.paused_by)}{why}"
-
-    @property
-    def since(self) -> datetime | None:
-        return self.paused_at
-
-    @property
-    def waiting(self) -> str:
-        """The number of its waiting tasks, as far as they were counted."""
-        more = "at least " if self.due + self.later >= _MAX_COUNTED else ""
-        return f"{more}{counted(self.due + self.later, 'task waits', 'tasks wait')}"
 
 
 async def preview_of(conn: asyncpg.Connection, verb: QueueVerb, selection: Selection, options: Options) -> Preview:
@@ -85,7 +51,7 @@ async def change(
 
 
 async def _read_queues(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueFacts]:
-    rows = await conn.fetch(statement(__name__, "queue_state_read"), names, ALIVE_WITHIN_S, _MAX_COUNTED)
+    rows = await conn.fetch(statement(__name__, "queue_state_read"), names, ALIVE_WITHIN_S, MAX_COUNTED)
     return [QueueFacts(*row) for row in rows]
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from horsies.domain.quantities import span
 from horsies.findings.blockers import summary_of_statement
 from horsies.operations.audit_rows import apply_order
-from horsies.operations.target import Preview, Refusal, Target
+from horsies.operations.target import Target
+from horsies.operations.verb import Preview, Refusal
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""The targets of a manual verb, its preview and its outcome, and its actor: the same types for all kinds of targets."""
+"""The target of a manual verb, its result and its actor: the same types for all kinds of targets."""
 
 from __future__ import annotations
 
 import os
 import pwd
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,13 +13,11 @@ from horsies.domain.errors import HorsiesError
 from horsies.domain.quantities import counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from horsies.domain.states import TargetKind
     from horsies.lifecycle.workflow_rows import NodeRow
-    from horsies.operations.verb import Verb
 
 
 _MAX_NODES: Final = 5
@@ -133,62 +131,3 @@ class Actor:
 
     def __str__(self) -> str:
         return f"{self.os_user}@{self.os_host}"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    target: Target
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """The rows as they were at `taken_at`: applying it leaves later rows alone, and refuses rows that have changed."""
-
-    verb: Verb
-    options: Mapping[str, Any]
-    eligible: tuple[Target, ...]
-    refused: tuple[Refusal, ...]
-    consequences: tuple[str, ...]
-    command: str
-    """The equivalent shell command."""
-    taken_at: datetime
-    filter: str | None = None
-    undone: Undone | None = None
-    held: int = 0
-    """Number of waiting tasks that workers do not start while an operator decides about an undo."""
-    changes: tuple[ArgumentChange, ...] = ()
-    """The edited arguments."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperationOutcome:
-    """The results for a preview's eligible rows; those that it refused are not included.
-
-    `stopped` is the reason for rows in `not_attempted`. `in_doubt` rows were sent when the connection broke: the audit
-    rows of `operation_id` show whether they were changed.
-    """
-
-    operation_id: UUID
-    verb: Verb
-    rows: tuple[RowOutcome, ...]
-    not_attempted: tuple[Target, ...] = ()
-    in_doubt: tuple[Target, ...] = field(default=())
-    stopped: str | None = None
-
-    @property
-    def can_be_undone(self) -> bool:
-        """True if any row can be undone. A run that was taken from its worker cannot: its attempt has ended."""
-        changes = (
-            AuditedAction(0, self.verb.name, target.kind, target.id, target.state.partition(" ")[0])
-            for target in (row.target for row in self.applied)
-        )
-        return any(self.verb.why_not_undone(change) is None for change in changes)
-
-    @property
-    def applied(self) -> tuple[RowOutcome, ...]:
-        return tuple(row for row in self.rows if row.applied)
-
-    @property
-    def refused(self) -> tuple[RowOutcome, ...]:
-        return tuple(row for row in self.rows if not row.applied)

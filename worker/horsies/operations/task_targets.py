@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import dump_task_result
@@ -12,15 +12,14 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.findings.cluster import read_cluster
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit_rows import session_rights
+from horsies.operations.facts import TaskFacts
 from horsies.operations.selection import freeze
-from horsies.operations.target import OperationError, Preview, Refusal, RowOutcome, Target, did_you_mean
-from horsies.operations.verb import TERMINAL, VALUE
-from horsies.operations.verbs.tasks import change_statement, refusal_statement
-from horsies.store.statements import statement
+from horsies.operations.target import OperationError, RowOutcome, Target, did_you_mean
+from horsies.operations.verb import TERMINAL, VALUE, Preview, Refusal
+from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterator, Sequence
 
     import asyncpg
 
@@ -34,22 +33,6 @@ if TYPE_CHECKING:
 _COMPARED = ("task_id", "status", "worker_id", "claimed_at", "retry_count", "error_code", "last_action")
 """The fields of a task by which the statement recognises that it is still as it was seen."""
 WRITES: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """The tasks that a verb would change, with facts that are not in their rows."""
-
-    tasks: Sequence[ExpectedState]
-    now: datetime
-    options: Mapping[str, Any]
-
-    def count(self, *statuses: str) -> int:
-        return sum(task.status in statuses for task in self.tasks)
-
-    def overdue(self) -> Iterator[str]:
-        if late := sum(task.good_until is not None and task.good_until <= self.now for task in self.tasks):
-            yield f"{late} past the deadline: workers do not start them"
 
 
 async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Selection, options: Options) -> Preview:
@@ -125,6 +108,21 @@ async def change(
     if verb.ends is not None:
         action.ended.extend(inside)
     return [_row_outcome(verb, part[row["number"] - 1], row, action.options.get(VALUE)) for row in rows]
+
+
+def change_statement(verb: TaskVerb) -> str:
+    """Return `task_change` with the two fragments of the verb, or the statement that the verb has instead."""
+    refusal = statement(*verb.refuses) if verb.refuses else "NULL"
+    if verb.statement:
+        return statement(*verb.statement, judged=statement(__name__, "judged"), refusal=refusal)
+    sets = statement(*verb.sets) if verb.sets else statement(__name__, "task_ended")
+    return statement(__name__, "task_change", refusal=refusal, sets=sets)
+
+
+def refusal_statement(verb: TaskVerb) -> str:
+    """Return `task_refusals` with the fragment of the verb, in which `$17` is the value that the verb gives."""
+    assert verb.refuses is not None
+    return statement(__name__, "task_refusals", refusal=renumbered(statement(*verb.refuses), by=-15))
 
 
 def _target(seen: ExpectedState) -> Target:

@@ -16,10 +16,10 @@ from horsies.operations.audit_rows import (
     undone_operation,
     write_refusal,
 )
-from horsies.operations.target import Preview, Refusal, RowOutcome, Target
-from horsies.operations.verb import ScheduleVerb, WorkerVerb, WorkflowVerb
+from horsies.operations.facts import WorkflowFacts
+from horsies.operations.target import RowOutcome, Target
+from horsies.operations.verb import Preview, Refusal, ScheduleVerb, WorkerVerb, WorkflowVerb
 from horsies.operations.verbs import VERBS, audited_verb
-from horsies.operations.workflow_targets import WorkflowFacts
 from horsies.store.statements import renumbered, statement
 
 if TYPE_CHECKING:

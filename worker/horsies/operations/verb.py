@@ -1,4 +1,5 @@
-"""The record of a manual verb. Its command, key, sheet, help and line in docs/ are made from it.
+"""The record of a manual verb, its preview and its outcome. A verb's command, key, sheet, help and line in docs/ are
+made from its record.
 
 `horsies tasks --help` and the console's start wait for this module and for those in `verbs`: they import no database
 driver at their top.
@@ -11,23 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, Mover, TaskStatus
-from horsies.operations.target import AuditedAction, OperationError
+from horsies.operations.target import AuditedAction, OperationError, RowOutcome, Target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
+    from uuid import UUID
 
     import asyncpg
 
     from horsies.domain.codes import OutcomeCode
     from horsies.domain.states import TargetKind
     from horsies.operations.audit_rows import OperatorAction
-    from horsies.operations.queue_targets import QueueFacts
-    from horsies.operations.schedule_targets import ScheduleFacts
-    from horsies.operations.target import ArgumentChange, RowOutcome, Target
-    from horsies.operations.task_targets import TaskFacts
-    from horsies.operations.worker_targets import WorkerFacts
-    from horsies.operations.workflow_targets import WorkflowFacts
+    from horsies.operations.facts import QueueFacts, ScheduleFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
+    from horsies.operations.target import ArgumentChange, Undone
     from horsies.views.tasks import ExpectedState
 
 Options: TypeAlias = "Mapping[str, Any]"
@@ -172,7 +170,7 @@ def sources(verb: str) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskVerb(Verb):
-    """A verb for tasks. `operations/verbs/tasks.sql` has the statement; the verb's own parts of it are fragments.
+    """A verb for tasks. `operations/task_targets.sql` has the statement; the verb's own parts of it are fragments.
 
     `refuses` is an expression over a row of `compared`, which has the columns of the fragment `task_columns`: NULL, or
     why the task is not changed. The preview evaluates it, and the statement that changes the row does so again. `sets`
@@ -261,16 +259,6 @@ class WorkflowVerb(Verb):
         return status in self.sources
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
-    """The state that decides whether a verb applies to a worker."""
-
-    lives: bool
-    drains: bool
-    holds_tasks: bool
-    is_unacknowledged: bool
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WorkerVerb(Verb):
     """A verb for workers; in place of `change` it may have a statement that is run for all of them."""
@@ -331,3 +319,62 @@ class SessionVerb(Verb):
     only_active: bool
     """True if it ends only the session's statement, not the session."""
     effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    target: Target
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The rows as they were at `taken_at`: applying it leaves later rows alone, and refuses rows that have changed."""
+
+    verb: Verb
+    options: Mapping[str, Any]
+    eligible: tuple[Target, ...]
+    refused: tuple[Refusal, ...]
+    consequences: tuple[str, ...]
+    command: str
+    """The equivalent shell command."""
+    taken_at: datetime
+    filter: str | None = None
+    undone: Undone | None = None
+    held: int = 0
+    """Number of waiting tasks that workers do not start while an operator decides about an undo."""
+    changes: tuple[ArgumentChange, ...] = ()
+    """The edited arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOutcome:
+    """The results for a preview's eligible rows; those that it refused are not included.
+
+    `stopped` is the reason for rows in `not_attempted`. `in_doubt` rows were sent when the connection broke: the audit
+    rows of `operation_id` show whether they were changed.
+    """
+
+    operation_id: UUID
+    verb: Verb
+    rows: tuple[RowOutcome, ...]
+    not_attempted: tuple[Target, ...] = ()
+    in_doubt: tuple[Target, ...] = field(default=())
+    stopped: str | None = None
+
+    @property
+    def can_be_undone(self) -> bool:
+        """True if any row can be undone. A run that was taken from its worker cannot: its attempt has ended."""
+        changes = (
+            AuditedAction(0, self.verb.name, target.kind, target.id, target.state.partition(" ")[0])
+            for target in (row.target for row in self.applied)
+        )
+        return any(self.verb.why_not_undone(change) is None for change in changes)
+
+    @property
+    def applied(self) -> tuple[RowOutcome, ...]:
+        return tuple(row for row in self.rows if row.applied)
+
+    @property
+    def refused(self) -> tuple[RowOutcome, ...]:
+        return tuple(row for row in self.rows if not row.applied)

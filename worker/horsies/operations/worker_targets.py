@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.domain.quantities import by_whom, clock, span
 from horsies.findings.cluster import ALIVE_WITHIN_S
 from horsies.findings.searches.crashed import unacknowledged
 from horsies.operations.audit_rows import apply_order, preview_time
-from horsies.operations.target import Preview, Refusal, Target
-from horsies.operations.verb import WorkerState
+from horsies.operations.facts import WorkerFacts
+from horsies.operations.target import Target
+from horsies.operations.verb import Preview, Refusal
 from horsies.store.statements import statement
 from horsies.views.reader_session import decoded, tables
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     import asyncpg
 
-    from horsies.findings.searches.crashed import Unacknowledged
     from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.target import RowOutcome
@@ -32,62 +30,6 @@ SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
 _SNAPSHOT_MS = 5_000
 _FINALIZING_MS = RecoveryConfig().finalizing_stale_threshold_ms
 WRITES: tuple[str, ...] = ("horsies_worker_orders",)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """A worker's last sign of life, tasks and orders, in the column order of the statement."""
-
-    worker_id: str
-    snapshot_at: datetime | None
-    claimed: int
-    running: int
-    last_sign: datetime | None
-    silent_s: float | None
-    draining_since: datetime | None
-    ordered_by: str | None
-    finalizing_ms: int
-    now: datetime
-    excused: bool
-    """True if the database accepted no heartbeats during part of the worker's silence."""
-    unacknowledged: Unacknowledged | None = None
-    """The unacknowledged losses and crashes of the worker; read only for the verb that acknowledges them."""
-
-    @property
-    def lives(self) -> bool:
-        return self.silent_s is not None and (self.silent_s <= ALIVE_WITHIN_S or self.excused)
-
-    @property
-    def words(self) -> str:
-        if self.silent_s is None:
-            return "unknown: it has no snapshot (any more) and no task"
-        if not self.lives:
-            return f"lost: no sign of life for {span(self.silent_s)}"
-        if self.draining_since is not None:
-            return f"draining since {clock(self.draining_since)}{by_whom(self.ordered_by)}"
-        return f"alive: last sign of life {self.late}"
-
-    @property
-    def since(self) -> datetime | None:
-        """The time of the order to drain."""
-        return self.draining_since
-
-    @property
-    def late(self) -> str:
-        """The age of its last sign of life, and the excuse for its silence if there is one."""
-        silent_s = self.silent_s or 0
-        if silent_s <= ALIVE_WITHIN_S or not self.excused:
-            return f"{span(silent_s)} ago"
-        return f"{span(silent_s)} ago, and the database accepted no heartbeats meanwhile: try again in a minute"
-
-    @property
-    def state(self) -> WorkerState:
-        return WorkerState(
-            lives=self.lives,
-            drains=self.draining_since is not None,
-            holds_tasks=bool(self.claimed or self.running),
-            is_unacknowledged=self.unacknowledged is not None,
-        )
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkerVerb, selection: Selection, options: Options) -> Preview:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.quantities import counted
-from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
 from horsies.lifecycle.advancing import FamilyLockedError, lock_families
 from horsies.lifecycle.controlling import cancel, pause, resume
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.repairs import DamagedWorkflowError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.operations.audit_rows import session_rights, write_audit, write_refusal
-from horsies.operations.target import OperationError, Preview, Refusal, RefusedError, RowOutcome, Target, names
-from horsies.operations.verb import AppliedVerb
+from horsies.operations.facts import WorkflowFacts
+from horsies.operations.target import OperationError, RefusedError, RowOutcome, Target
+from horsies.operations.verb import AppliedVerb, Preview, Refusal
 from horsies.query import parse_workflows, workflow_conditions
 from horsies.views import workflow_matching
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     import asyncpg
 
-    from horsies.lifecycle.reopening import Reopening
-    from horsies.lifecycle.repairs import Repair
-    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow
+    from horsies.lifecycle.workflow_rows import FamilyWorkflowRow
     from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, WorkflowVerb
@@ -34,86 +30,8 @@ if TYPE_CHECKING:
 _MAX_ROWS: Final = 10_000
 """Maximum number of workflows of one operation; each is read with its whole family, in 5 ms."""
 _MAX_LINES: Final = 500
-_ARGUMENTS_FIXED: Final = frozenset(
-    {WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED}
-)
 _CONTROLS: Final = {"pause": pause, "resume": resume, "cancel": cancel}
 WRITES: tuple[str, ...] = ("horsies_workflows", "horsies_workflow_tasks")
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowFacts:
-    """A workflow as the operator saw it, with its family."""
-
-    flow: FamilyWorkflowRow
-    flows: Mapping[str, FamilyWorkflowRow] = field(default_factory=dict)
-    nodes: Mapping[str, Sequence[NodeRow]] = field(default_factory=dict)
-    index: int | None = None
-    node: NodeRow | None = None
-    """The target node of a verb for nodes; None if the workflow has no node with this index."""
-    last_action: int | None = None
-    """The newest audit row of an action on it; read only if the verb does not change the row."""
-    repairs: tuple[Repair, ...] = ()
-    reopening: Reopening | None = None
-    definition_key: str | None = None
-    """The definition key of a target node that is a map or a sub-workflow; read only by the verb `complete`."""
-    problem: str | None = None
-    """The reason why repairs cannot be listed, or why no node can be reopened."""
-
-    def below(self) -> list[str]:
-        """Return this workflow and all workflows below it."""
-        ids = [self.flow.id]
-        for flow in self.flows.values():  # parents come first
-            if flow.parent_workflow_id in ids:
-                ids.append(flow.id)
-        return ids
-
-    def nodes_below(self) -> list[NodeRow]:
-        """Return all open nodes of this workflow and of the workflows below it."""
-        return [
-            node
-            for one in self.below()
-            if self.flows[one].status not in WORKFLOW_TERMINAL_STATES
-            for node in self.nodes[one]
-        ]
-
-    def stopped(self) -> Iterator[str]:
-        """Yield what happens to the running code of the node."""
-        node = self.node
-        if node is None or node.has_ended:
-            return
-        if node.sub_workflow_id is not None:
-            yield f"{node.node_id}: its child workflow is cancelled, with everything below it"
-        elif node.task_status == "RUNNING":
-            taken = "its task is taken from the worker, which stops it"
-            yield f"{node.node_id}: {taken}; side effects of its code remain"
-        elif node.task_status is not None:
-            yield f"{node.node_id}: its task is cancelled before it starts"
-
-    def still_paused(self) -> Iterator[str]:
-        if self.flow.status == WorkflowStatus.PAUSED:
-            yield f"{self.flow.name} stays PAUSED: its nodes continue after a resume"
-
-    def family(self, what: str) -> Iterator[str]:
-        """Yield a sentence that its unfinished children change as well."""
-        alive = [one for one in self.below()[1:] if self.flows[one].status not in WORKFLOW_TERMINAL_STATES]
-        if alive:
-            below = counted(len(alive), "child workflow below is", "child workflows below are")
-            yield f"{self.flow.name}: {below} {what} as well"
-
-    def kept(self, opened: Collection[tuple[str, int]]) -> Iterator[str]:
-        """Return later nodes that keep their outcome, although they got a failure as their input."""
-        kept = [
-            node
-            for workflow_id in sorted({workflow_id for workflow_id, _ in opened})
-            for node in self.nodes[workflow_id]
-            if node.status in _ARGUMENTS_FIXED and any((workflow_id, index) in opened for index in node.dependencies)
-        ]
-        if kept:
-            yield (
-                f"{self.flow.name}: these ran with the failure as their input, or without it, and do not run again:"
-                f" {names(kept)}; only a rerun of the whole workflow computes them again"
-            )
 
 
 async def preview_of(conn: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, options: Options) -> Preview:

@@ -26,9 +26,9 @@ from horsies.domain.masking import mask_word
 from horsies.operations.audit_rows import require_writable
 from horsies.operations.named_targets import selected
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.target import Actor, OperationOutcome, Preview
+from horsies.operations.target import Actor
 from horsies.operations.undo import RENEW_EVERY_S, Hold
-from horsies.operations.verb import COMMAND_GROUPS, TYPES, Verb
+from horsies.operations.verb import COMMAND_GROUPS, TYPES, OperationOutcome, Preview, Verb
 from horsies.store.connect import Connection, Database, open_database, with_settings
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import SchemaKind, inspect_schema

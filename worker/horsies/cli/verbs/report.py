@@ -13,7 +13,8 @@ from horsies.display.payload import Masks, change_texts
 from horsies.display.terminal import Screen, TableCell, TableColumn, table
 from horsies.domain.plain_text import clean
 from horsies.domain.quantities import counted
-from horsies.operations.target import OperationOutcome, Preview, RowOutcome, Target
+from horsies.operations.target import RowOutcome, Target
+from horsies.operations.verb import OperationOutcome, Preview
 
 STOPPING: Final = "stopping after the rows at hand; ctrl+c again aborts"
 ABORTED: Final = "aborted: `horsies audit ls` shows what was done before"

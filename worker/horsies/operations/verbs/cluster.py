@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from horsies.lifecycle.recovering import RecoveryResult
     from horsies.operations.audit_rows import OperatorAction
-    from horsies.operations.queue_targets import QueueFacts
+    from horsies.operations.facts import QueueFacts, WorkerFacts
     from horsies.operations.target import Target
     from horsies.operations.verb import Options
-    from horsies.operations.worker_targets import WorkerFacts
 
 _MAX_NAMED: Final = 5
 

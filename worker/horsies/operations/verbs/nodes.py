@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from horsies.lifecycle.workflow_rows import NodeRow
     from horsies.operations.audit_rows import OperatorAction
     from horsies.operations.edited import TypedValues
+    from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
-    from horsies.operations.workflow_targets import WorkflowFacts
 
 _WAITS: Final = frozenset({WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY})
 _MAX_AUDITED: Final = 65_536

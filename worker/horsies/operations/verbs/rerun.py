@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.edited import TypedValues
+    from horsies.operations.facts import TaskFacts
     from horsies.operations.target import ArgumentChange, AuditedAction
-    from horsies.operations.task_targets import TaskFacts
     from horsies.operations.verb import Options
     from horsies.views.tasks import ExpectedState
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit_rows import OperatorAction
-    from horsies.operations.schedule_targets import ScheduleFacts
+    from horsies.operations.facts import ScheduleFacts
     from horsies.operations.target import AuditedAction, RowOutcome, Target
 
 _COUNTED: Final = 1_000

@@ -1,4 +1,4 @@
-"""The verbs for tasks, and the statement by which they change them; `rerun` makes copies by a statement of its own."""
+"""The verbs for tasks, with their parts of the statement that changes tasks; `rerun` makes copies by one of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from horsies.domain.states import TaskStatus
 from horsies.operations.target import OperationError
 from horsies.operations.verb import RUN_WAS_TAKEN, TERMINAL, VALUE, Ending, NewValue, Option, TaskVerb, sources
 from horsies.operations.verbs.rerun import RERUN
-from horsies.store.statements import renumbered, statement
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.operations.facts import TaskFacts
     from horsies.operations.target import AuditedAction
-    from horsies.operations.task_targets import TaskFacts
     from horsies.operations.verb import Options
     from horsies.views.tasks import ExpectedState
 
@@ -27,21 +27,6 @@ _FIRST_PRIORITY: Final = 1
 _LAST_PRIORITY: Final = 100
 _MAX_QUEUE_BYTES: Final = 52
 """The channel of its notifications is `task_queue_<name>`, for which PostgreSQL allows 63 bytes."""
-
-
-def change_statement(verb: TaskVerb) -> str:
-    """Return `task_change` with the two fragments of the verb, or the statement that the verb has instead."""
-    refusal = statement(*verb.refuses) if verb.refuses else "NULL"
-    if verb.statement:
-        return statement(*verb.statement, judged=statement(__name__, "judged"), refusal=refusal)
-    sets = statement(*verb.sets) if verb.sets else statement(__name__, "task_ended")
-    return statement(__name__, "task_change", refusal=refusal, sets=sets)
-
-
-def refusal_statement(verb: TaskVerb) -> str:
-    """Return `task_refusals` with the fragment of the verb, in which `$17` is the value that the verb gives."""
-    assert verb.refuses is not None
-    return statement(__name__, "task_refusals", refusal=renumbered(statement(*verb.refuses), by=-15))
 
 
 # Run again.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit_rows import OperatorAction
-    from horsies.operations.workflow_targets import WorkflowFacts
+    from horsies.operations.facts import WorkflowFacts
 
 _MAX_AUDITED: Final = 1000
 """Maximum number of repairs, or of former tasks, in the audit row of one workflow."""
