@@ -140,4 +140,4 @@ def test_the_banner_says_which_grace_and_why(
 def test_a_grace_that_is_no_time_is_refused(value: str) -> None:
     done = run_command(["worker", "worker_app:app", f"--shutdown-grace={value}"], cwd=HERE, text=True)
     assert done.returncode == 2
-    assert f"{value!r} is not auto, or a number of" in done.stderr
+    assert f"{value!r} is neither auto nor a number" in done.stderr

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import test_worker
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -199,7 +199,7 @@ async def test_a_workflow_is_one_trace_and_nodes_link_to_what_they_waited_for(
 ) -> None:
     start("--processes", "2")
     started = await asyncio.create_subprocess_exec(
-        *(test_worker.sys.executable, "-c"),
+        *(sys.executable, "-c"),
         "from trace_app import traced_workflow;"
         " handle = traced_workflow().start().unwrap(); handle.get(timeout_ms=20_000).unwrap()",
         cwd=HERE,

@@ -52,4 +52,4 @@ def test_a_foreign_file_and_options_that_contradict_are_refused(environ: dict[st
         assert "horsies tui --record FILE makes one" in told
     refused = CliRunner().invoke(app, ["tui", "--replay", str(foreign), "--context", "shop"])
     assert refused.exit_code == 2
-    assert "--replay shows a file" in refused.output
+    assert "--replay shows no database" in refused.output
