@@ -35,7 +35,7 @@ NOTHING_YET: Final = (
 
 
 def verb_of(operation: OperationRow) -> Verb | None:
-    """The verb that was applied; None if several were, or if this version does not know it."""
+    """Return the verb that was applied; None if several were, or if this version does not know it."""
     done = (*operation.kinds, *operation.verbs)
     return next((verb for key, verb in VERBS.items() if key == done), None)
 
@@ -49,7 +49,7 @@ def can_be_undone(operation: OperationRow) -> bool:
 
 
 def command_of(operation: OperationRow, one: OneOperation | None) -> str:
-    """The command that does the same again, as far as the audit has it; otherwise the one that lists its rows."""
+    """Return the command that repeats the operation, or lists its rows if the audit log does not have all of it."""
     verb = verb_of(operation)
     listing = shlex.join(["horsies", "audit", "ls", "--operation", str(operation.operation_id)])
     if verb is None or operation.is_undo or any(option.metavar for option in verb.options):
@@ -65,7 +65,7 @@ def command_of(operation: OperationRow, one: OneOperation | None) -> str:
 
 
 def _words_of(verb: Verb, target_id: str) -> list[str]:
-    """A node is named by its workflow and its place in it."""
+    """Return the words that name a target; a node is named by its workflow and its index."""
     return list(target_id.rpartition(":")[::2]) if verb.kind == "node" else [target_id]
 
 
@@ -100,7 +100,7 @@ def change_story(change: Change, now: datetime, zone: tzinfo | None) -> list[Fac
 
 
 def rows_of_change(change: Change) -> str:
-    """The filter of the task list for what a change has counted."""
+    """Return the filter of the task list for the tasks that a change counts."""
     times = f"ended:{_moment(change.began_at)}..{_moment(change.at)}"
     terms = [Term("status", (Choice(change.what),)), Term("name", (Glob.literal(change.name),))]
     terms += [Term("error", (Glob.literal(change.detail),))] if change.detail else []
@@ -112,13 +112,13 @@ def _moment(moment: datetime) -> str:
 
 
 def tasks_of(rows: Sequence[AuditRow]) -> str | None:
-    """The filter of the task list for the tasks of an operation; None if it changed none."""
+    """Return the filter of the task list for the tasks of an operation; None if it changed none."""
     ids = [row.target_id for row in rows if row.target_kind == "task"]
     return TaskFilter((Term("id", tuple(map(Glob.literal, ids))),)).text if ids else None
 
 
 def summary(snapshot: ActivitySnapshot, now: datetime, zone: tzinfo | None, *, frozen: bool) -> str:
-    """`12 operations by 3 people · 45 changes · the failures since 02:14:03Z, the newest`."""
+    """Return `12 operations by 3 people · 45 changes · the failures since 02:14:03Z, the newest`."""
     if snapshot.operations is None or snapshot.changes is None:
         return snapshot.error or "reading what happened…"
     operations, changes = snapshot.operations.rows, snapshot.changes.rows
@@ -130,7 +130,7 @@ def summary(snapshot: ActivitySnapshot, now: datetime, zone: tzinfo | None, *, f
     parts.append(f"{more}{counted(len(operations), 'operation')}{by}")
     parts.append(counted(sum(row.count if row.kind == "task" else 1 for row in changes), "change"))
     if not snapshot.operations.recorded:
-        parts.append("this database keeps no audit yet: horsies db upgrade adds it")
+        parts.append("this database has no audit log yet: `horsies db upgrade` adds it")
     if snapshot.changes.since is not None:
         parts.append(f"failures only since {moment_text(snapshot.changes.since, now, zone)}, until: shows older ones")
     return " · ".join(parts)

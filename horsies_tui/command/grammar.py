@@ -70,7 +70,7 @@ _ELSEWHERE: Final = frozenset({"--yes", "-y", "--dry-run", "-n"})
 
 
 class CommandError(HorsiesError):
-    """Raised for a line that is no command, with the cause, the place and a correction."""
+    """Raised for a line that is not a command, with the cause, the place and a correction."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
@@ -106,7 +106,7 @@ class Act:
     options: Mapping[str, str | bool] = field(default_factory=dict)
     reason: str = ""
     kinds: tuple[TargetKind, ...] = ()
-    """Return the kinds that the line names, as in `queues pause`; empty for any kind."""
+    """The kinds that the line names, as in `queues pause`; empty for any kind."""
 
     @property
     def name(self) -> str:
@@ -185,18 +185,18 @@ class Syntax:
 
 SYNTAX: Final = (
     *(Syntax(name, "[FILTER]" if read else "", f"Go to {name}.") for name, read in SCREENS.items()),
-    Syntax("go", "ID", "Open a task, a workflow or a worker by its id, or how that begins."),
-    Syntax("filter", "NAME", "Use a saved filter."),
+    Syntax("go", "ID", "Open a task, a workflow or a worker by its id, or by the beginning or end of it."),
+    Syntax("filter", "NAME", "Apply a saved filter."),
     Syntax("save", "NAME", "Save the filter of this screen under a name."),
-    Syntax("unsave", "NAME", "Remove a saved filter."),
+    Syntax("unsave", "NAME", "Delete a saved filter."),
     Syntax("export", "csv|jsonl [FILE]", "Write all rows that the filter shows to a file."),
     Syntax("editor", "arguments|result|traceback|task", "Open it in $VISUAL or $EDITOR, to read."),
     Syntax("pager", "arguments|result|traceback|task", "Open it in $PAGER."),
     Syntax("theme", "NAME", "Use another theme."),
     Syntax("context", "", "Go to another database of the config file."),
-    Syntax("palette", "", "Any action by name."),
-    Syntax("help", "", "Every key of this screen."),
-    Syntax("errors", "", "The last errors."),
+    Syntax("palette", "", "Run any action by its name."),
+    Syntax("help", "", "List the keys of this screen."),
+    Syntax("errors", "", "List the last errors."),
     Syntax("refresh", "", "Read again now."),
     Syntax("freeze", "", "Freeze this view, or make it live again."),
     Syntax("utc", "", "Show times in UTC, or in this machine's zone."),
@@ -267,7 +267,7 @@ def parse_command(text: str, present: Present | None = None) -> Command | None:
     if first.text in GROUPS:
         known = sorted({verb.name for kind in GROUPS[first.text] for verb in _verbs_for(kind)})
         raise _wrong(first.end, first.end, f"{first.text} needs a verb: {', '.join(known)}")
-    raise _wrong(first.start, first.end, f"no command `{first.text}`", nearest(first.text, names()))
+    raise _wrong(first.start, first.end, f"`{first.text}` is not a command", nearest(first.text, names()))
 
 
 def _verbs_for(kind: TargetKind) -> list[Verb]:
@@ -337,7 +337,7 @@ def _act(
             filter_word = CommandWord(value, valued.start, valued.end)
     meant = tuple(verb for verb in verbs if options.keys() <= {option.name for option in verb.options})
     if not meant:
-        raise _wrong(0, len(text), f"no {verbs[0].name} takes {' and '.join(sorted(options))} together")
+        raise _wrong(0, len(text), f"{verbs[0].name} does not take {' and '.join(sorted(options))} together")
     if filter_word is None:
         return Act(meant, tuple(targets), None, options, reason, kinds)
     return Act(_by_filter(meant, filter_word, targets, present), (), filter_word.text, options, reason, kinds)
@@ -347,7 +347,7 @@ def _refuse_option(word: CommandWord, spelled: str, option: Option | None, verbs
     if option is not None or spelled in ("--reason", "--filter", "-f"):
         return
     if spelled in _ELSEWHERE:
-        raise _wrong(word.start, word.end, f"leave {spelled} out: the console shows what would change, and asks")
+        raise _wrong(word.start, word.end, f"leave out {spelled}: the console always shows what would change and asks")
     known = [*options_of(verbs), "--reason", "--filter"]
     raise _wrong(word.start, word.end, f"{verbs[0].name} has no option {spelled}", nearest(spelled, known))
 
@@ -359,9 +359,11 @@ def _by_filter(
     if not meant:
         raise _wrong(word.start, word.end, f"{verbs[0].name} takes no filter; name its targets")
     if targets:
-        raise _wrong(word.start, word.end, "ids and a filter are two selections; give one of them")
+        raise _wrong(word.start, word.end, "give either ids or --filter, not both")
     if not word.text.strip():
-        raise _wrong(word.start, word.end, "an empty filter matches everything; if that is meant, write --filter '*'")
+        raise _wrong(
+            word.start, word.end, "an empty filter matches everything; to select everything, write --filter '*'"
+        )
     if len(meant) == 1:
         read = BY_FILTER[meant[0].kind]
         _check_filter(lambda text: read(text, present), word.text, word.start, quoted=word)
@@ -376,7 +378,7 @@ def _refuse_unclosed(rest: Sequence[CommandWord]) -> None:
 
 def _refuse_more(rest: Sequence[CommandWord], first: CommandWord) -> None:
     if rest:
-        raise _wrong(rest[0].start, rest[-1].end, f"{first.text} takes nothing more")
+        raise _wrong(rest[0].start, rest[-1].end, f"{first.text} takes no further arguments")
 
 
 def _one(rest: Sequence[CommandWord], first: CommandWord, what: str) -> str:
@@ -389,7 +391,7 @@ def _one(rest: Sequence[CommandWord], first: CommandWord, what: str) -> str:
 def _name(rest: Sequence[CommandWord], first: CommandWord) -> str:
     name = _one(rest, first, "a name for the filter")
     if not is_filter_name(name):
-        raise _wrong(rest[0].start, rest[0].end, "a name has only letters, digits, - and _")
+        raise _wrong(rest[0].start, rest[0].end, "a name may have only letters, digits, - and _")
     return name
 
 
@@ -421,7 +423,7 @@ def without_secrets(text: str) -> str:
             kept.append(text[word.start : word.end])
         line_kept = " ".join([*(word.text for word in line[:named]), *kept])
         return "" if "args:" in line_kept else line_kept
-    # A search in arguments names what stands in them.
+    # A search in arguments contains values of them.
     return "" if "args:" in text else text.strip()
 
 

@@ -189,7 +189,7 @@ async def _wrong_lines_and_history(screen: Commanded) -> None:
     await screen.press("colon", *"reque")
     await screen.sees("requeue")
     await screen.press("enter")
-    await screen.sees("no command `reque`; did you mean requeue?", "tab inserts it")
+    await screen.sees("`reque` is not a command; did you mean requeue?", "tab inserts it")
     await screen.press("tab", "escape")
     await until(screen.pilot, lambda: not screen.app.query_one(CommandLine).display, "left")
     await screen.press("colon", "up")

@@ -46,7 +46,7 @@ async def selected(connection: Connection, kind: TargetKind, given: Mapping[str,
             story = await story_of(connection, given["workflow_id"], most_characters=1)
             if story is None:
                 raise OperationError(
-                    f"no workflow has the id {given['workflow_id']}, or one that begins or ends so",
+                    f"no workflow has the id {given['workflow_id']}, or an id that begins or ends with it",
                     help_text="`horsies workflows ls` lists them",
                 )
             return Selection.of_node(story.row.id, node_named(story, given["node"]).index)
@@ -65,7 +65,7 @@ def unshortened(text: str) -> str:
 
 
 def ambiguous_task(found: Ambiguous) -> OperationError:
-    return _ambiguous(found, "tasks", "give more of the id, or --filter for all of these")
+    return _ambiguous(found, "tasks", "give more of the id, or --filter to select all of these")
 
 
 def _ambiguous(found: Ambiguous, things: str, help_text: str) -> OperationError:
@@ -103,7 +103,7 @@ def node_named(story: WorkflowStory, name: str) -> NodeView:
 
 
 async def operation_of(connection: Connection, text: str) -> UUID:
-    """Return the operation with this id, or the one among the newest whose id ends so."""
+    """Return the operation with this id, or the one among the newest whose id ends with it."""
     wanted = unshortened(text).lower()
     if len(wanted) == _WHOLE:
         try:
