@@ -255,7 +255,7 @@ def lacks(state: SchemaState, here: Tables) -> tuple[str, ...]:
         return (state.detail,)
     missing = []
     if not here.actions:
-        missing.append("no audit trail of operator actions, and no undo")
+        missing.append("no audit log of operator actions, and no undo")
     if not here.queue_state:
         missing.append("queues cannot be paused")
     if not here.worker_orders:

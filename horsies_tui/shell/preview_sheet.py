@@ -339,7 +339,7 @@ class PreviewSheet(Sheet[FinishedOperation]):
         except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
         except Exception as error:  # noqa: BLE001 - see look/damage.py
-            words = f"{_failed('the operation', error)}; the activity screen lists what was done until then"
+            words = f"{_failed('the operation', error)}; the activity screen lists what was done"
             self.post_message(self.Refused(words, nothing_done=False))
 
     # Drawing.

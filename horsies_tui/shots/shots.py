@@ -63,7 +63,7 @@ async def _output_is_known(stand: Stand) -> None:
 
 async def _look_is_listed(stand: Stand) -> None:
     """Wait until the task's story, below the sheet, lists who requested the stack."""
-    await stand.until(lambda: sum(line.startswith(" 1") for line in stand.lines) == 3, "the row of the audit trail")
+    await stand.until(lambda: sum(line.startswith(" 1") for line in stand.lines) == 3, "the row of the audit log")
 
 
 async def _told(stand: Stand) -> None:
@@ -154,7 +154,7 @@ SHOTS: Final = (
     ),
     Shot("tasks-groups", options={"filter": "status:failed"}, steps=(press("e", "e"), sees("GATEWAY_DOWN"))),
     *(
-        Shot("tasks-statistics", *size, steps=(press("e", "s"), sees("fails most first", "count_shelves")))
+        Shot("tasks-statistics", *size, steps=(press("e", "s"), sees("sort: failures", "count_shelves")))
         for size in _SIZES
     ),
     Shot("tasks-nothing", 80, 24, options={"filter": "name:no_such_task"}),

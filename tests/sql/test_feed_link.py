@@ -272,7 +272,7 @@ async def test_a_database_made_by_upstream_is_shown_and_says_what_it_lacks(
     async with linked(empty_database) as (link, statuses), fed(link) as published:
         status = await statuses.until(lambda status: status.lacks)
         assert status.lacks[:-1] == (
-            "no audit trail of operator actions, and no undo",
+            "no audit log of operator actions, and no undo",
             "queues cannot be paused",
             "workers cannot be drained",
             "no indexes to page by: large tables are slow",

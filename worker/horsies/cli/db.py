@@ -30,7 +30,7 @@ OlderThanOption = Annotated[
         metavar="CATEGORY=AGE",
         help="How long to keep one category, for example `heartbeats=12h` or `terminal-records=90d`; `never` keeps all "
         "of it. Categories: heartbeats, worker-states, terminal-records (tasks, attempts, workflows), operator-actions "
-        "(the audit trail). May be repeated.",
+        "(the audit log). May be repeated.",
     ),
 ]
 

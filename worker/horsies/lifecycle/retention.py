@@ -91,7 +91,7 @@ PRUNED_TABLES = (
     PrunedTable(Category.OPERATOR_ACTIONS, "worker_losses", "taken_at"),
     PrunedTable(Category.OPERATOR_ACTIONS, "sweeps", "swept_at"),
     PrunedTable(Category.OPERATOR_ACTIONS, "outages", "ended_at"),
-    # Last: a role without DELETE on the audit trail prunes everything else before the error.
+    # Last: a role without DELETE on the audit log prunes everything else before the error.
     PrunedTable(Category.OPERATOR_ACTIONS, "operator_actions", "acted_at", delete="prune_operator_actions"),
 )
 

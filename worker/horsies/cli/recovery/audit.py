@@ -104,7 +104,7 @@ def _print(
 ) -> None:
     screen = Screen.of(sys.stdout)
     if not page.recorded:
-        say("this database has no audit trail yet: `horsies db upgrade` adds it")
+        say("this database has no audit log yet: `horsies db upgrade` adds it")
     elif page.rows:
         say(*table(_COLUMNS, [cells(row, page.now, screen) for row in page.rows], screen))
     elif next_cursor is None:

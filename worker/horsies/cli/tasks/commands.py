@@ -164,7 +164,7 @@ def stack(
     """Show what a running task is doing now: its Python stack, the innermost line first.
 
     The worker that runs it answers within a second, without stopping the task; nothing needs to be installed. Lines of
-    libraries are dim. The audit trail says who looked. `allow_looks=False` in the application's AppConfig forbids it.
+    libraries are dim. The audit log says who looked. `allow_looks=False` in the application's AppConfig forbids it.
 
     If the task has not begun because another one occupies its child or its worker, the stack of that one is shown;
     `--json` then names the first one as `starved`.
@@ -191,7 +191,7 @@ def logs(
 
     Times are those at which the worker read the lines; stderr, where logging goes, is yellow. If the task writes more
     than can be passed on, a line says how much is left out. Without this command, nothing is sent or stored.
-    The audit trail says who looked; `allow_looks=False` in the application's AppConfig forbids it.
+    The audit log says who looked; `allow_looks=False` in the application's AppConfig forbids it.
 
     Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
     """

@@ -76,7 +76,7 @@ def _look(
     variables: bool = False,
 ) -> NoReturn:
     command = "tasks stack" if kind == "stack" else "tasks logs"
-    way_out = "it writes a question to the worker, and to the audit trail: use a session that may write"
+    way_out = "it writes a question to the worker, and to the audit log: use a session that may write"
     refuse_writes(asked.choice, command, way_out, asked=asked.read_only)
 
     def on_answer(look: StackRequest, answer: Answer) -> None:
