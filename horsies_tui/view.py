@@ -190,8 +190,8 @@ class ConsoleView(Lasting, Widget, Generic[SnapshotT]):
         return Intent(VERBS["task", verb], selection)
 
     def say_none_chosen(self, verb: str, what: str) -> None:
-        """Say that a verb has no target, and how to choose one."""
-        self.console.say(f"{verb}: no {what} is chosen; an arrow key chooses one")
+        """Say that a verb has no target, and how to select one."""
+        self.console.say(f"{verb}: select a {what} (↑↓)")
 
     def export(self) -> Export[Any] | None:
         """Return what `export` writes: all rows of the filter; None: this view has none."""

@@ -142,7 +142,7 @@ class ActivityView(FilteredView[ActivitySnapshot]):
         """Undo takes back the operation under the cursor, also that of another operator or of the command line."""
         operation = self._operation
         if operation is None:
-            self.console.say(f"{verb}: no operation is chosen; a line with a name in WHO is one")
+            self.console.say(f"{verb}: select an operation (↑↓), a line with a name in WHO")
             return None
         kind = cast("TargetKind", operation.kinds[0])
         return Intent(VERBS["operation", verb], Selection.of_ids([str(operation.operation_id)]), undoes=kind)

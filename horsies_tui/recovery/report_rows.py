@@ -58,13 +58,13 @@ def countdown(left: timedelta) -> str:
 
 
 def headline(snapshot: RecoverySnapshot, now: datetime) -> str:
-    """`3 need action · 4 will be handled by the sweep · next sweep in 0:18, the last was by web-2`."""
+    """`3 need action · 4 handled automatically · next sweep in 0:18, the last was by web-2`."""
     report = snapshot.report
     if report is None:
         return snapshot.error or "reading the recovery report…"
     parts = [snapshot.error] if snapshot.error else []
     parts += [need_action(report.count(Severity.NEEDS_ACTION))]
-    parts += [f"{report.count(Severity.HANDLED)} will be handled by the system"]
+    parts += [f"{report.count(Severity.HANDLED)} handled automatically"]
     return " · ".join((*parts, *_about_sweeps(report, now)))
 
 
@@ -95,7 +95,7 @@ def why_of(row: FindingRow) -> list[Fact]:
     finding = row.finding
     facts = [Fact("evidence", finding.evidence, Tone.STRONG)]
     facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
-    facts.append(Fact("will", finding.prediction.action))
+    facts.append(Fact("automatic", finding.prediction.action))
     if row.remedies:
         facts.append(Fact("actions", _remedies(row), Tone.ACCENT))
     if finding.target_kind in ("task", "workflow"):
@@ -158,7 +158,7 @@ COLUMNS: Final[ColumnSet[FindingRow]] = ColumnSet(
         Column("rows", "ROWS", _rows, 5, priority=1, right=True),
         Column("since", "SINCE", _since, 5, right=True),
         Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence), 15, 22, grow=8, priority=2),
-        Column("will", "THE SYSTEM WILL", _next_action, 15, 30, grow=3),
+        Column("will", "AUTOMATIC", _next_action, 15, 30, grow=3),
         Column("may", "ACTIONS", _remedies_cell, 7, 10, grow=2),
     )
 )

@@ -85,7 +85,7 @@ def _lines_of_facts(context: ScheduleContext) -> Iterator[tuple[str, str, Tone |
         yield "sends", about_all_next(row), Tone.MUTED, None
     else:
         yield "when", definition.words, None, None
-        missed = "each is sent, late" if definition.catch_up_missed else "one run is sent for all that it missed"
+        missed = "each is sent, late" if definition.catch_up_missed else "missed runs are merged into one"
         yield "if missed", missed, None, None
         queue = "" if definition.queue is None else f", queue {definition.queue}, priority {definition.priority}"
         named = TaskFilter((Term("name", (Glob.literal(definition.target),)),))

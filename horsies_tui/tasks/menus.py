@@ -59,7 +59,7 @@ _STATE_LETTERS: Final = dict(zip(ORDER, "rcptfixnd", strict=True))
 _STATE_HELP: Final = {
     "PENDING": "due, or due later (status:scheduled)",
     "RETRY": "waits for its retry",
-    "INTERRUPTED": "stopped at a shutdown, waits for a decision",
+    "INTERRUPTED": "stopped at a shutdown, waits for you",
 }
 
 

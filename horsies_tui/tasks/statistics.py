@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
 
 ORDER_WORDS: Final[Mapping[StatisticsSort, str]] = {
-    StatisticsSort.WORST: "what fails most first",
-    StatisticsSort.ENDED: "most tasks first",
-    StatisticsSort.FAILED: "most failures first",
-    StatisticsSort.SHARE: "largest share of failures first",
-    StatisticsSort.RETRIES: "most retries first",
-    StatisticsSort.WAIT: "longest wait first",
-    StatisticsSort.RUN: "longest run first",
-    StatisticsSort.BUSY: "busiest first",
-    StatisticsSort.NAME: "by name",
+    StatisticsSort.WORST: "failures",
+    StatisticsSort.ENDED: "number of tasks",
+    StatisticsSort.FAILED: "number of failures",
+    StatisticsSort.SHARE: "share of failures",
+    StatisticsSort.RETRIES: "number of retries",
+    StatisticsSort.WAIT: "wait",
+    StatisticsSort.RUN: "duration",
+    StatisticsSort.BUSY: "busy time",
+    StatisticsSort.NAME: "name",
 }
 _BAR: Final = 10
 

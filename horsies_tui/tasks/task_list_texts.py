@@ -38,7 +38,7 @@ def tally(
 ) -> CountsText:
     words = []
     if need.statistics is not None:
-        words += [window_words(snapshot.statistics, need.statistics, zone), ORDER_WORDS[need.order]]
+        words += [window_words(snapshot.statistics, need.statistics, zone), f"sort: {ORDER_WORDS[need.order]}"]
     elif need.sort is not Sort.NEWEST:
         words.append(SORT_WORDS[need.sort])
     if need.group_by is not None:

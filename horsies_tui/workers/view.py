@@ -82,7 +82,7 @@ class WorkersView(WorkerList):
         if isinstance(record, WorkerVerb):
             ids = [row.id for row in self._chosen(record)]
             if not ids:
-                self.console.say(f"{verb}: no worker is chosen; an arrow key chooses one")
+                self.console.say(f"{verb}: select a worker (↑↓)")
                 return None
             return Intent(record, Selection.of_ids(ids))
         tasks = self._held.chosen_ids

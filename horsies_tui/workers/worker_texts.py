@@ -146,7 +146,7 @@ def order(row: WorkerRow, now: datetime) -> str:
     """Return the reason why it does not claim; empty if it claims."""
     if row.draining_since is not None:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
-        return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
+        return f"asked to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
     if row.snapshot is not None and row.snapshot.draining and not row.snapshot.stopped:
         return "it is stopping and claims no more tasks" if row.lives else "it was stopping"
     return ""
@@ -200,7 +200,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
             f"since {moment_text(snapshot.started_at, now, zone)} ({age(row.up_until(now) - snapshot.started_at)})",
         )
     )
-    claims = f"at most {counted(snapshot.max_claim_per_worker, 'task')}, {number(snapshot.max_claim_batch)} at once"
+    claims = f"claims up to {number(snapshot.max_claim_per_worker)}, {number(snapshot.max_claim_batch)} per batch"
     cap = "" if snapshot.cluster_wide_cap is None else f", {number(snapshot.cluster_wide_cap)} in the whole cluster"
     found.append(Fact("capacity", claims + cap))
     if settings := _settings(snapshot):
@@ -210,7 +210,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
 
 def _death(loss: Loss, zone: tzinfo | None) -> str:
     if loss.acknowledged_at is None:
-        return f"{loss.words(zone)}; not acknowledged yet"
+        return f"{loss.words(zone)}; unacknowledged"
     return f"{loss.words(zone)}; acknowledged by {loss.acknowledged_by}"
 
 

@@ -64,10 +64,10 @@ def _definition(row: WorkflowRow, _look: Look) -> Cell:
 
 
 def _trouble(row: WorkflowRow, look: Look) -> Cell:
-    """The first error and its node; for a paused workflow, that an operator must decide."""
+    """The first error and its node; for a paused workflow, `waits for you`."""
     what = " ".join(filter(None, (row.failed_node, row.error_code)))
     if row.status == "PAUSED":
-        return Cell(f"needs your decision{f' {look.glyphs.dot} {what}' if what else ''}", Tone.INTERRUPTED)
+        return Cell(f"waits for you{f' {look.glyphs.dot} {what}' if what else ''}", Tone.INTERRUPTED)
     return Cell(what, Tone.FAILED if row.status == "FAILED" else Tone.MUTED) if what else EMPTY
 
 

@@ -199,7 +199,7 @@ async def test_its_command_is_copied_and_a_key_shows_operations_only_then_change
         await screen.sees("TIMEOUT", "no operator did it")
         await screen.loses("z undo")
         await screen.press("z")
-        await screen.sees("undo: no operation is chosen")
+        await screen.sees("undo: select an operation (↑↓)")
         await screen.press("t")
         await screen.sees("it's back", "✗ failed")
         await screen.loses("/ kind:")

@@ -62,7 +62,7 @@ def listed(screen: Any) -> set[str]:
 
 async def test_the_overview_tells_of_it_and_leads_to_exactly_its_tasks(database: str, death: str) -> None:
     async with console(database, screen="overview", size=(200, 50)) as screen:
-        text = await screen.sees("web-3:88 died with 15 tasks", death, "web-4:88 stopped", "not handled yet")
+        text = await screen.sees("web-3:88 died with 15 tasks", death, "web-4:88 stopped", "unacknowledged")
         assert "web-3:88 lost" not in text
         assert "Healthy" not in text
         await screen.press("tab")

@@ -258,7 +258,7 @@ INCIDENTS: Final[dict[str, tuple[Begins, str, str]]] = {
     "a cap is full": (full_cap, "", r"queue mail: 20 of 20 run \(cap\), 30 due"),
     "a queue starves": (starved_queue, "", r"queue video has no worker, 30 due"),
     "a scheduler is lost": (lost_scheduler, "", r"scheduler web-1:88 is lost, .*no sign of life from pid 88"),
-    "a child crashes": (crashed_child, "", r"crashed, not handled yet.*on web-1:1 child 4711, killed by SIGKILL"),
+    "a child crashes": (crashed_child, "", r"crashed, unacknowledged.*on web-1:1 child 4711, killed by SIGKILL"),
     "a node was completed by hand": (node_by_hand, "{7}", r"complete .*import_us|complete .*month_end|complete +node"),
     "a workflow is damaged": (damaged_workflow, "{5}", r"inconsistent +order"),
     "a snapshot is held": (held_snapshot, "{5}", r"pid \d+.*psql.*idle in transaction.*holds back vacuum"),

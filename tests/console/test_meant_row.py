@@ -54,7 +54,7 @@ async def test_while_the_list_follows_the_cursor_stays_on_its_row_and_on_no_othe
         await send(connection, *(f"sent-{number:02}" for number in range(60)))
         await until(screen.pilot, lambda: cursor(screen) is None)
         await screen.press("C")
-        await screen.sees("no task is chosen; an arrow key chooses one")
+        await screen.sees("select a task (↑↓)")
         assert not isinstance(screen.app.screen, PreviewSheet)
         await screen.press("j")
         assert cursor(screen) == first(screen)
@@ -88,7 +88,7 @@ async def test_the_sheet_shows_what_its_key_met_and_after_it_the_cursor_is_on_no
         await until(screen.pilot, lambda: cursor(screen) != mine)
         assert cursor(screen) is None
         await screen.press("R")
-        await screen.sees("no task is chosen")
+        await screen.sees("select a task (↑↓)")
     assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 1
 
 

@@ -140,7 +140,7 @@ async def test_without_a_connection_or_a_row_a_verb_says_so_and_opens_nothing(da
     async with app.run_test() as pilot:
         await connected(pilot)
         await pilot.press("T")
-        assert app.said == ["retry-now: no task is chosen; an arrow key chooses one"]
+        assert app.said == ["retry-now: select a task (↑↓)"]
         assert len(app.screen_stack) == 1
 
 

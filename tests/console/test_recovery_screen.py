@@ -64,7 +64,7 @@ async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_wh
             "42m",
             "×2",
             "stopped past its grace on web-2",
-            "nothing; needs your decision",
+            "waits for you",
             "R requeue  F fail  E rerun",
             "Requeueing runs user code again from the start",
             "i-1, i-2",
@@ -168,5 +168,5 @@ async def test_enter_opens_the_task_or_the_list_of_its_rows(database: str, conne
 async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connection, size: tuple[int, int]) -> None:
     await interrupted(connection, "i-1", "i-2")
     async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
-        text = await ready(pilot, "interrupted", "R", "nothing; needs your decision", "stopped past its grace on web-2")
+        text = await ready(pilot, "interrupted", "R", "waits for you", "stopped past its grace on web-2")
         assert "1 needs action" in text

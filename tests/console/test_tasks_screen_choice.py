@@ -85,7 +85,7 @@ async def test_a_star_chooses_all_that_match_as_the_order_shows_it_and_without_r
         await screen.sees("No task matches.")
         assert chosen(screen) is None
         await screen.press("C")
-        await screen.sees("no task is chosen")
+        await screen.sees("select a task (↑↓)")
 
 
 @pytest.mark.usefixtures("rows")

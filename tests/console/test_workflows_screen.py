@@ -51,7 +51,7 @@ async def test_the_list_tells_how_far_each_is_and_what_went_wrong_at_every_size(
     async with flows(database, SIZES[0]) as screen:
         for size in SIZES:
             await screen.resize(*size)
-            text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "needs your decision")
+            text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "waits for you")
             assert "import_uk" not in text.replace("/dev/shm", "")
             assert all(len(line) <= size[0] for line in text.splitlines())
 

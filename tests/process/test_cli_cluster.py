@@ -154,7 +154,7 @@ async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connec
     assert said.code == 0
     assert "no worker is alive to sweep: horsies recovery run sweeps once" in said.out
     assert "interrupted" in said.out
-    assert "nothing; needs your decision" in said.out
+    assert "waits for you" in said.out
     assert "  horsies tasks requeue cut\n" in said.out
     assert "  horsies workers recover web-9\n" in said.out
     report = (await horsies("recovery", "ls", "--json")).json

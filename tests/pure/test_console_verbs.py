@@ -267,7 +267,7 @@ def test_the_same_trouble_keeps_its_id_and_no_two_lines_share_one() -> None:
 def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
     shown = report(finding(), finding(INTERRUPTED, prediction=NEEDS_DECISION))
     assert headline(RecoverySnapshot(shown, False), NOON + timedelta(seconds=3)) == (
-        "1 needs action · 1 will be handled by the system · next sweep in 0:15, the last was by web-2"
+        "1 needs action · 1 handled automatically · next sweep in 0:15, the last was by web-2"
     )
     nobody = report(sweep=None, workers_alive=0)
     assert headline(RecoverySnapshot(nobody, False, "no connection"), NOON).startswith("no connection · 0 need")

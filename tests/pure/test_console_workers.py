@@ -71,7 +71,7 @@ def test_who_drains_says_by_whose_order_and_what_is_left_to_do() -> None:
     row = a_worker(
         liveness=Liveness.DRAINING, draining_since=ago(180), draining_by="ops@bastion", draining_reason="deploy"
     )
-    assert order(row, NOON) == 'told to drain 3m ago by ops@bastion: "deploy"'
+    assert order(row, NOON) == 'asked to drain 3m ago by ops@bastion: "deploy"'
     assert note(row, NOON) == "4 tasks to end first"
     stopping = a_worker(liveness=Liveness.DRAINING, told={"draining": True}, running=0, claimed=0)
     assert order(stopping, NOON) == "it is stopping and claims no more tasks"

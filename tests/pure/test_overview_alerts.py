@@ -52,6 +52,7 @@ def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
     assert alert.evidence == "no sign of life for 6m, holds 1 running and 12 claimed"
     assert alert.lasts == "6m"
     assert shows(alert, "status:claimed,running worker:web-3")
+    assert only(a_glance(a_finding(count=13), gone())).what == "web-3 is lost, 13 tasks stale"
 
 
 def test_stale_tasks_of_a_living_worker_are_told_by_themselves_with_their_ids() -> None:

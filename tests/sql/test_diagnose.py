@@ -219,7 +219,7 @@ async def test_interrupted_tasks_wait_for_a_decision_and_come_first(connection: 
     first = report.findings[0]
     assert (first.kind, first.name, first.count) == (INTERRUPTED, "demo.report", 2)
     assert first.evidence == "stopped past its grace on web-2"
-    assert (first.prediction.action, first.prediction.in_seconds) == ("nothing; needs your decision", None)
+    assert (first.prediction.action, first.prediction.in_seconds) == ("waits for you", None)
     assert (report.count(Severity.NEEDS_ACTION), report.count(Severity.HANDLED)) == (1, 1)
 
 

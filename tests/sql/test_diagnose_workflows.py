@@ -160,7 +160,7 @@ async def test_a_paused_workflow_whose_failed_node_was_completed_by_hand_waits_f
     finding = await the_only(connection, PAUSED_BY_ERROR)
     assert (finding.prediction.severity, finding.ids, finding.count) == (Severity.NEEDS_ACTION, ("w1",), 1)
     assert finding.evidence == "n0 was completed by hand, and no node is failed any more"
-    assert finding.prediction.action == "nothing; needs your decision"
+    assert finding.prediction.action == "waits for you"
     assert [remedy.verb for remedy in finding.remedies] == ["resume", "cancel"]
     await resume(connection, "w1")
     assert await told(connection) == []

@@ -63,16 +63,20 @@ def _findings(scene: Scene) -> Iterator[Alert]:
 
 def _one(key: str, finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
     kind, lasts = finding.kind, _lasts(finding, report)
+    tasks = counted(finding.count, "task")
+    held = f"holds {tasks}, {number(stale)} stale" if stale else f"holds {tasks}"
+    if stale >= finding.count:
+        held = f"{tasks} stale"
 
     def words(for_how_long: str) -> str:
         return kind.alert.format(
             count=_count([finding]),
-            tasks=counted(finding.count, "task"),
+            tasks=tasks,
             name=_name(finding, glance),
             kind=kind.name,
             on=f" on {glance.name(finding.worker_id)}" if finding.worker_id else "",
             lasting=for_how_long,
-            stale=f", {number(stale)} stale" if stale else "",
+            held=held,
         )
 
     # An alert that is raised independently of the sweep does not mention the sweep's action.

@@ -38,7 +38,7 @@ class FindingKind:
 
     In `alert`, `alerts` and `alert_without_workers` these are replaced: {count}, {tasks} (1 task, 12 tasks), {kind};
     if one alert covers many findings also {findings}, their number; else {name}, {on} (its worker), {lasting}
-    (in the verdict alone), {stale} (tasks of the same worker in further findings).
+    (in the verdict alone), {held} (how many tasks it holds, and how many of them are stale).
     """
 
     name: str
@@ -74,7 +74,7 @@ class PredictedAction:
     reason: str = ""
 
 
-NEEDS_DECISION: Final = PredictedAction("nothing; needs your decision", Severity.NEEDS_ACTION)
+NEEDS_DECISION: Final = PredictedAction("waits for you", Severity.NEEDS_ACTION)
 NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker is alive to sweep", Severity.NEEDS_ACTION)
 
 

@@ -1,4 +1,4 @@
-"""The recovery report: what is stuck, why, what the system will do about it and when."""
+"""The recovery report: what is stuck, why, what horsies does about it automatically, and when."""
 
 from __future__ import annotations
 

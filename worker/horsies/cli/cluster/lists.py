@@ -164,7 +164,7 @@ def _worker_note(worker: WorkerRow, now: datetime) -> str:
     if worker.draining_since is None:
         return ""
     why = f': "{worker.draining_reason}"' if worker.draining_reason else ""
-    return f"told to drain {ago(worker.draining_since, now)} ago by {worker.draining_by}{why}"
+    return f"asked to drain {ago(worker.draining_since, now)} ago by {worker.draining_by}{why}"
 
 
 def _queue_lines(queues: Sequence[QueueRow], now: datetime, screen: Screen) -> list[str]:
@@ -253,7 +253,7 @@ def _troubles(report: Report, screen: Screen) -> Iterator[str]:
     urgent = report.count(Severity.NEEDS_ACTION)
     need = need_action(urgent) if urgent else "nothing needs action"
     painted = screen.paint(need, "red" if urgent else "green")
-    yield f"{painted}, {report.count(Severity.HANDLED)} will be handled by the system: horsies recovery ls"
+    yield f"{painted}, {report.count(Severity.HANDLED)} handled automatically: horsies recovery ls"
     for finding in report.findings:
         if finding.prediction.severity is Severity.NEEDS_ACTION:
             more = "+" if finding.at_least else ""

@@ -32,7 +32,7 @@ _COLUMNS: Final = (
     TableColumn("ID", rank=3),
     TableColumn("SINCE", right=True, rank=4),
     TableColumn("EVIDENCE", least=16),
-    TableColumn("THE SYSTEM WILL", least=14, rank=2),
+    TableColumn("AUTOMATIC", least=14, rank=2),
     TableColumn("ACTIONS", least=12, rank=1),
 )
 _AS_NAMED: Final = (
@@ -117,7 +117,7 @@ def _findings(report: Report, screen: Screen) -> Iterator[str]:
 def _headline(report: Report) -> str:
     notes = report.count(Severity.NOTE)
     parts = [need_action(report.count(Severity.NEEDS_ACTION))]
-    parts.append(f"{report.count(Severity.HANDLED)} will be handled by the system")
+    parts.append(f"{report.count(Severity.HANDLED)} handled automatically")
     parts += [f"{notes} for information"] if notes else []
     return ", ".join([*parts, _next_sweep(report)])
 

@@ -17,7 +17,7 @@ from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verb import OperationOutcome, Preview
 
 STOPPING: Final = "stopping after the rows at hand; ctrl+c again aborts"
-ABORTED: Final = "aborted: `horsies audit ls` shows what was done before"
+ABORTED: Final = "aborted; see `horsies audit ls`"
 
 _MAX_LISTED: Final = 20
 _MAX_KINDS: Final = 10

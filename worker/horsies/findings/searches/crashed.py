@@ -41,7 +41,7 @@ CRASHED = FindingKind(
     state="FAILED",
     tasks="status:failed error:WORKER_CRASHED",
     by_id=True,
-    alert="{count} {name} crashed, not handled yet{on}",
+    alert="{count} {name} crashed, unacknowledged{on}",
 )
 WORKER_DIED = FindingKind(
     "worker died",
@@ -158,7 +158,7 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
             "Its worker, or the process that ran it, died; its policy has no (further) retry for WORKER_CRASHED.",
             RUNS_AGAIN,
             "Acknowledging leaves the tasks as they are, takes those of this name off the report, and says so in the"
-            " audit trail; other tasks that crashed with the worker stay.",
+            " audit log; other tasks that crashed with the worker stay.",
         ),
         at_least=capped,
     )

@@ -45,7 +45,7 @@ WORKER_LOST = FindingKind(
     70,
     tasks="status:claimed,running",
     workers="status:lost has:tasks",
-    alert="{name} is lost{lasting}, holds {tasks}{stale}",
+    alert="{name} is lost{lasting}, {held}",
     alerts="{findings} workers are lost, they hold {tasks}",
     alert_severity=Severity.NEEDS_ACTION,
     stands_for_its_tasks=True,

@@ -40,7 +40,7 @@ async def _effects_of_drain(conn: asyncpg.Connection, workers: Sequence[WorkerFa
 _DRAIN = WorkerVerb(
     name="drain",
     will="will drain",
-    done="told to drain",
+    done="asked to drain",
     help="Stop workers from claiming and let their running tasks finish, for example before a deploy.",
     example="horsies workers drain web-1:4121 --reason 'kernel update'",
     key="D",
@@ -166,7 +166,7 @@ async def _effects_of_acknowledge(conn: asyncpg.Connection, workers: Sequence[Wo
     return [
         *(f"{worker_id} {one.words}" for worker_id, one in seen[:_MAX_NAMED]),
         *([f"{counted(len(others), 'more worker')}: {', '.join(counts)}"] if others else []),
-        "no task changes; exactly this leaves the recovery report; the audit trail keeps it",
+        "no task changes; only this leaves the recovery report; the audit log keeps it",
     ]
 
 
