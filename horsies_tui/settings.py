@@ -78,7 +78,7 @@ def _targets(path: Path, table: object) -> Iterator[tuple[str, float]]:
         read = _LENGTH.fullmatch(text) if isinstance(text, str) else None
         if read is None:
             raise config_error(
-                f"{path}: targets{queue and f'.{queue}'} is no length of time",
+                f"{path}: targets{queue and f'.{queue}'} is not a length of time",
                 'write [targets] and mail = "1m" below it',
             )
         yield queue, float(read[1]) * _SECONDS[read[2]]

@@ -197,7 +197,7 @@ class Decoder:
                 name, names = self._classes[number]
                 if len(names) == len(values):
                     return build(name, names, [self.decode(value, depth) for value in values])
-        raise NotAValue(f"{str(told)[:60]} is no object")
+        raise NotAValue(f"{str(told)[:60]} is not an object")
 
 
 def _scalar(told: Any) -> Any:
@@ -221,7 +221,7 @@ def _scalar(told: Any) -> Any:
         case ["k", str(name)] if name in finding_kinds():
             return finding_kinds()[name]
         case _:
-            raise NotAValue(f"{str(told)[:60]} is no value")
+            raise NotAValue(f"{str(told)[:60]} is not a value")
 
 
 def _damaged(kind: str, items: Any) -> DamagedMap | DamagedList:
@@ -268,7 +268,7 @@ def _length(ticks: int) -> timedelta:
 
 def _list(told: Any) -> list[Any]:
     if not isinstance(told, list):
-        raise NotAValue(f"{str(told)[:60]} is no list")
+        raise NotAValue(f"{str(told)[:60]} is not a list")
     return told
 
 

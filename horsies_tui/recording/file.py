@@ -109,7 +109,7 @@ class RecordingReader:
         first, _, _ = self._data[:64].partition(b"\n")
         if not first.startswith(MAGIC):
             raise RecordingError(
-                f"{path} is no recording of horsies tui",
+                f"{path} is not a recording of horsies tui",
                 code=ErrorCode.CLI_INVALID_ARGS,
                 help_text="horsies tui --record FILE makes one",
             )

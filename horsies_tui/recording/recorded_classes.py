@@ -121,7 +121,7 @@ def _hints(cls: type) -> Mapping[str, Any]:
     try:
         return get_type_hints(cls, localns=known)
     except NameError as error:
-        raise NotAValue(f"{cls.__name__} is no value: {error}") from error
+        raise NotAValue(f"{cls.__name__} is not a value: {error}") from error
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -173,7 +173,7 @@ async def ask(server: HttpServer, request: bytes) -> tuple[str, bytes]:
         (b"GET /other HTTP/1.1", "404 Not Found", b"there are /hello, /large, /broken\n"),
         (b"POST /hello HTTP/1.1", "405 Method Not Allowed", b"only GET and HEAD\n"),
         (b"GET /broken HTTP/1.1", "500 Internal Server Error", b"ValueError; see the log\n"),
-        (b"\x16\x03\x01 what", "400 Bad Request", b"this is no HTTP request\n"),
+        (b"\x16\x03\x01 what", "400 Bad Request", b"this is not an HTTP request\n"),
     ],
 )
 async def test_a_request_is_answered(server: HttpServer, request_line: bytes, status: str, body: bytes) -> None:

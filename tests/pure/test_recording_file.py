@@ -162,8 +162,8 @@ def test_damage_is_named_and_what_is_before_it_is_shown(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "is no recording of horsies tui"),
-        (b"\x7fELF" * 100, "is no recording of horsies tui"),
+        (b"", "is not a recording of horsies tui"),
+        (b"\x7fELF" * 100, "is not a recording of horsies tui"),
         (MAGIC + b"7\n", "was recorded in format 7, and this release reads 1"),
         (MAGIC + b"1\n", "is empty"),
         (MAGIC + b"1\n" + b"\xff" * 100, "is damaged at its beginning"),
@@ -198,7 +198,7 @@ def test_whole_frames_with_another_content_are_refused(path: Path, head: bytes) 
     [
         (b" " * 70_000_000, "inflates to more than 64 MB"),
         (b"{}", "classes"),
-        (b'{"classes":[],"objects":[],"values":{"0":["system","true"]}}', "is no value"),
+        (b'{"classes":[],"objects":[],"values":{"0":["system","true"]}}', "is not a value"),
         (b'{"classes":[],"objects":[],"values":{"0":["(",["text"]]}}', "cannot be replayed"),
     ],
 )

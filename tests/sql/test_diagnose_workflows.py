@@ -214,7 +214,7 @@ async def test_a_workflow_that_an_operator_has_paused_is_not_reported(connection
         ("UPDATE horsies_workflow_tasks SET status = 'LOST' WHERE task_index = 1", "its node n1 has the status LOST"),
         (
             "UPDATE horsies_workflow_tasks SET args_from = '[1]' WHERE task_index = 2",
-            "its node n2 has args_from that is no object",
+            "its node n2 has args_from that is not an object",
         ),
         (
             "UPDATE horsies_workflow_tasks SET join_type = 'quorum' WHERE task_index = 2",

@@ -48,7 +48,7 @@ def test_a_foreign_file_and_options_that_contradict_are_refused(environ: dict[st
     with PtyConsole(environ, "--replay", str(foreign)) as console:
         assert console.end() == 1
         told = "".join(console.lines)  # a long path goes on in the next line
-        assert "notes.txt is no recording of horsies tui" in told
+        assert "notes.txt is not a recording of horsies tui" in told
         assert "horsies tui --record FILE makes one" in told
     refused = CliRunner().invoke(app, ["tui", "--replay", str(foreign), "--context", "shop"])
     assert refused.exit_code == 2

@@ -115,7 +115,9 @@ class TrialBuilds:
                 yield {}, builder.name
             return
         if not isinstance(builder.cases, list | tuple) or not builder.cases:
-            self.errors.append(_bad_case(builder, f"cases={builder.cases!r} of {builder.name}() is no list of calls"))
+            self.errors.append(
+                _bad_case(builder, f"cases={builder.cases!r} of {builder.name}() is not a list of calls")
+            )
             return
         for position, case in enumerate(builder.cases):
             where = f"cases[{position}] of {builder.name}()"

@@ -87,7 +87,7 @@ class WorkflowDefinition(BaseDefinition[T]):
         unknown = [name for name in dir(cls.Meta) if not name.startswith("_") and name not in _META]
         if unknown:
             raise WorkflowValidationError(
-                f"{cls.__qualname__}.Meta has {', '.join(unknown)}, which is no option of a workflow",
+                f"{cls.__qualname__}.Meta has {', '.join(unknown)}, which is not an option of a workflow",
                 location=cls._place,
                 help_text=f"it may hold {', '.join(_META)}",
             )

@@ -260,7 +260,7 @@ class _Loaded:
     def find(self, module: Any, qualname: Any) -> type:
         found = _loaded_class(module, qualname)
         if found is None:
-            raise UndeclaredClassError(f"{module}.{qualname} is no class of this process")
+            raise UndeclaredClassError(f"{module}.{qualname} is not a class of this process")
         return found
 
 

@@ -21,7 +21,7 @@ SELECT ARRAY[live.id] AS ids, 1 AS count, live.name, live.updated_at AS since, C
               || CASE WHEN /* join_needs */ IS NULL
                       THEN CASE join_type WHEN 'quorum' THEN ' has a quorum without min_success'
                                           ELSE ' has the join ' || join_type END
-                      WHEN jsonb_typeof(args_from) <> 'object' THEN ' has args_from that is no object'
+                      WHEN jsonb_typeof(args_from) <> 'object' THEN ' has args_from that is not an object'
                       WHEN NOT dependencies <@ graph.indexes THEN ' depends on a node that does not exist'
                       WHEN astray.id IS NOT NULL THEN ' waits for ' || astray.id || ', which names another parent'
                       ELSE ' has the status ' || node.status END AS what

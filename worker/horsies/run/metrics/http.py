@@ -136,7 +136,7 @@ class HttpServer:
         except ValueError:  # readline() raises it for a line above the limit
             return "", Reply.of(431, "the request is too large")
         if len(line) != 3 or not line[2].startswith("HTTP/1."):
-            return "", Reply.of(400, "this is no HTTP request")
+            return "", Reply.of(400, "this is not an HTTP request")
         method, path = line[0], line[1].partition("?")[0]
         if method not in ("GET", "HEAD"):
             return method, Reply.of(405, "only GET and HEAD")
