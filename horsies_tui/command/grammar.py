@@ -194,7 +194,7 @@ SYNTAX: Final = (
     Syntax("pager", "arguments|result|traceback|task", "Open it in $PAGER."),
     Syntax("theme", "NAME", "Use another theme."),
     Syntax("context", "", "Go to another database of the config file."),
-    Syntax("palette", "", "Run any action by its name."),
+    Syntax("palette", "", "Run an action by its name."),
     Syntax("help", "", "List the keys of this screen."),
     Syntax("errors", "", "List the last errors."),
     Syntax("refresh", "", "Read again now."),

@@ -92,7 +92,7 @@ async def test_the_palette_finds_an_action_by_name_and_runs_it(database: str) ->
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(pilot.app.screen, CommandPalette))
         await pilot.press(*"recov")
-        await until(pilot, lambda: any("What is stuck" in line for line in lines(pilot)))
+        await until(pilot, lambda: any("Show what is stuck" in line for line in lines(pilot)))
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.stage.name_shown == "recovery")
 
