@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from horsies.config.retry_policy import RetryPolicy
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
 from horsies.domain.errors import ConfigurationError, ConfigurationErrors, ErrorCode
-from horsies.domain.retry import BackoffStrategy, GiveUp, GiveUpReason, RetryAt, RetryRule, decide, delay_s
+from horsies.domain.retry import BackoffStrategy, GiveUp, GiveUpReason, RetryAt, RetryRule, decide_retry, delay_s
 
 TRANSIENT = ["TRANSIENT_ERROR"]
 
@@ -175,7 +175,7 @@ def rule(*intervals: int, exponential: bool = False, jitter: bool = False) -> Re
 def choose(**changes: Any) -> RetryAt | GiveUp:
     """A decision that is a retry after 60 s unless a change says otherwise."""
     rest = {"error_code": "TIMEOUT", "retry_count": 0, "max_retries": 3, "now": NOW, "good_until": None}
-    return decide(changes.pop("rule", rule(60, 300, 900)), **{**rest, "rng": Random(1), **changes})
+    return decide_retry(changes.pop("rule", rule(60, 300, 900)), **{**rest, "rng": Random(1), **changes})
 
 
 def delays(of: RetryRule, count: int) -> list[float]:
@@ -291,7 +291,7 @@ def test_no_retry_goes_past_the_budget_or_the_deadline(
     rng: Random,
 ) -> None:
     good_until = None if deadline_s is None else NOW + timedelta(seconds=deadline_s)
-    decision = decide(
+    decision = decide_retry(
         any_rule,
         error_code=error_code,
         retry_count=retry_count,

@@ -95,7 +95,7 @@ class GiveUp:
 RETRIES_SPENT: Final = GiveUp(GiveUpReason.RETRIES_SPENT)
 
 
-def decide(
+def decide_retry(
     rule: RetryRule | None,
     *,
     error_code: str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import EXPIRED_MESSAGE, OperationalErrorCode, OutcomeCode
-from horsies.domain.retry import RETRIES_SPENT, GiveUp, RetryAt, RetryRule, decide
+from horsies.domain.retry import RETRIES_SPENT, GiveUp, RetryAt, RetryRule, decide_retry
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import follow
@@ -303,7 +303,7 @@ class Tries(Protocol):
 
 def after_crash(run: Tries, *, now: datetime, rng: Random) -> RetryAt | GiveUp:
     """Decide whether an execution whose worker is lost is retried; the recovery report uses the same rule."""
-    return decide(
+    return decide_retry(
         RetryRule.from_text(run.task_options),
         error_code=OperationalErrorCode.WORKER_CRASHED.value,
         retry_count=run.retry_count,

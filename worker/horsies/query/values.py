@@ -169,7 +169,7 @@ LONGEST: Final = timedelta(days=36_500)
 MOST_TRIES: Final = 1_000_000
 
 
-def read_duration(text: str) -> int:
+def read_microseconds(text: str) -> int:
     """Parse a duration such as `1h30m` to microseconds."""
     if not _DURATION.fullmatch(text):
         raise UnreadableValue(
@@ -207,7 +207,7 @@ def read_span(text: str) -> Range:
     alone = text.removeprefix("=")
     if ".." not in text and (_DURATION.fullmatch(alone) or _as_duration(alone)):
         raise UnreadableValue(f"{text} alone is not a range: longer or shorter?", f">{_as_duration(alone) or alone}")
-    return _read_range(text, read_duration, least=0)
+    return _read_range(text, read_microseconds, least=0)
 
 
 def _read_range(text: str, read: Callable[[str], int], least: int) -> Range:
@@ -314,7 +314,7 @@ def read_moment(text: str, present: Present | None = None) -> Moment:
         raise UnreadableValue(
             f"{text.upper()!r} is not a time; write 2026-11-18 or 2026-11-18T14:05 or 2026-11-18T14:05+02:00"
         )
-    return Moment(text, ago=timedelta(microseconds=read_duration(text)))
+    return Moment(text, ago=timedelta(microseconds=read_microseconds(text)))
 
 
 def _time_of_day(clock: re.Match[str]) -> time:
@@ -371,7 +371,7 @@ def _is_time(text: str) -> bool:
 
 def read_delay(text: str, now: datetime) -> datetime:
     """Return the moment after this duration. Raise UnreadableValue for any other text."""
-    return now + timedelta(microseconds=read_duration(text.strip().lower()))
+    return now + timedelta(microseconds=read_microseconds(text.strip().lower()))
 
 
 def read_ahead(text: str, now: datetime) -> datetime:

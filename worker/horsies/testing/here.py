@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codec import with_retries_spent
 from horsies.domain.codes import StopCode
-from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide, timeout_of
+from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide_retry, timeout_of
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.child.execute import comes_from_a_stop
 from horsies.run.outcomes import TaskStopped, outcome_of
@@ -252,7 +252,7 @@ def next_try(
     """Return the delay before the next try, None if this was the last one; and what is stored then."""
     if ended.ok:
         return None, ended
-    decision = decide(
+    decision = decide_retry(
         RetryRule.from_text(task_options),
         error_code=ended.error_code,
         retry_count=retry_count,

@@ -136,7 +136,7 @@ def outcome_lines(preview: Preview, outcome: OperationOutcome, screen: Screen, *
     refused += [] if preview_shown else [(refusal.target, refusal.reason) for refusal in preview.refused]
     lines += _refusals(refused, screen, "refused:")
     if way_back := undo_command(outcome):
-        lines.append(f"  undo, as far as nothing has happened since: {way_back}")
+        lines.append(f"  undo, except rows that have changed since: {way_back}")
     if outcome.in_doubt or len(applied) > _MAX_LISTED:
         lines.append(f"  each row: horsies audit ls --operation {outcome.operation_id}")
     return lines

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import CHILD_ENDED, OperationalErrorCode, StopCode
 from horsies.domain.masking import mask
-from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
+from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide_retry
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.run.contract import TASK_INTERRUPTED
@@ -96,7 +96,7 @@ class OutcomeMaker:
         message: str | None,
         failed_reason: str | None = None,
     ) -> Outcome:
-        decision = decide(
+        decision = decide_retry(
             RetryRule.from_text(entry.task.task_options),
             error_code=code,
             retry_count=entry.task.retry_count,
