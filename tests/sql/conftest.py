@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import asyncpg
 import pytest
 from database_server import DatabaseServer
+from lifecycle_steps import HOT_PATH
 from view_steps import reader
 
 from horsies import AppConfig, Horsies, Ok, PostgresConfig
@@ -17,6 +18,30 @@ from horsies.broker import PostgresBroker
 async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
     """A session with the settings of those that read for people."""
     connected = await reader(database)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def other(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A second session, for concurrent statements."""
+    connected = await asyncpg.connect(database)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def worker(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A session with the settings of a worker's dedicated connections."""
+    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A worker's session that changes the same rows first."""
+    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
     yield connected
     await connected.close()
 

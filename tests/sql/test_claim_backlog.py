@@ -184,18 +184,16 @@ async def test_leases_that_have_run_out_go_back_in_portions_and_are_claimed_in_t
 
 
 async def test_a_lease_that_runs_and_a_row_that_is_locked_are_not_given_back(
-    connection: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await backlog(connection, "expired leases", 2)
     await connection.execute("UPDATE horsies_tasks SET claim_expires_at = now() + interval '1 h' WHERE id = 'b0000001'")
-    other = await asyncpg.connect(database)
     async with other.transaction():
         await other.execute("SELECT FROM horsies_tasks WHERE id = 'b0000002' FOR UPDATE")
         assert await release_expired(connection, ["default"]) == 0
     assert await release_expired(connection, ["elsewhere"]) == 0
     assert await release_expired(connection, ["default"]) == 1
     assert await statuses(connection) == {"b0000001": "CLAIMED", "b0000002": "PENDING"}
-    await other.close()
 
 
 @pytest.mark.parametrize("hindrance", ["unknown names", "past good_until"])
@@ -348,34 +346,30 @@ COME_BACK = "UPDATE horsies_tasks SET status = 'PENDING'"
 
 @pytest.mark.parametrize(("first", "second"), [(RESUME, COME_BACK), (COME_BACK, RESUME)], ids=["resume", "return"])
 async def test_a_task_that_comes_back_while_its_workflow_is_resumed_is_not_kept(
-    connection: asyncpg.Connection, database: str, first: str, second: str
+    connection: asyncpg.Connection, other: asyncpg.Connection, first: str, second: str
 ) -> None:
     """A resume waits for a task that returns, and removes its mark; a task that returns waits for no resume."""
     await paused_task(connection)
     await connection.execute("UPDATE horsies_tasks SET status = 'RUNNING', workflow_paused_at = NULL")
-    other = await asyncpg.connect(database)
     async with other.transaction():
         await other.execute(first)
         following = await waits_for_a_lock(other, connection, connection.execute(second))
         assert following.done() is (second == COME_BACK)
     await following
     assert [one.token.task_id for one in await claim_any(connection)] == ["t"]
-    await other.close()
 
 
 async def test_a_pause_waits_for_no_task_and_a_task_without_mark_is_not_claimed(
-    connection: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await paused_task(connection)
     await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
-    other = await asyncpg.connect(database)
     async with other.transaction():
         await other.execute("SELECT FROM horsies_tasks FOR UPDATE")
         async with asyncio.timeout(30):
             await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
     assert (await task(connection, "t"))["workflow_paused_at"] is None
     assert await claim_any(connection) == []
-    await other.close()
 
 
 async def test_a_claim_is_never_compiled(connection: asyncpg.Connection) -> None:

@@ -269,7 +269,7 @@ async def test_rows_that_should_be_gone_are_told_with_the_last_sweep(
 
 
 async def test_a_role_without_rights_is_told_which_grant_it_lacks(
-    connection: asyncpg.Connection, database: str, role: str, monkeypatch: pytest.MonkeyPatch
+    connection: asyncpg.Connection, other: asyncpg.Connection, database: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = url_with(database, role=role)
     found = {each.check: each for each in (await examined(url)).lines}
@@ -283,8 +283,7 @@ async def test_a_role_without_rights_is_told_which_grant_it_lacks(
     assert "permission denied for table" in found["retention"].evidence
     await connection.execute(found["retention"].remedy or "")
 
-    forgotten = await asyncpg.connect(database)
-    await forgotten.execute("BEGIN; SELECT txid_current()")
+    await other.execute("BEGIN; SELECT txid_current()")
     monkeypatch.setattr(transactions, "WARN_AFTER_S", 0.0)
     await connection.execute(f"REVOKE pg_monitor FROM {role}")
     for check in ("long transactions", "disk", "WAL"):
@@ -292,8 +291,7 @@ async def test_a_role_without_rights_is_told_which_grant_it_lacks(
         assert (unseen.verdict, unseen.remedy) == (UNKNOWN, f'GRANT pg_monitor TO "{role}"')
     await connection.execute(unseen.remedy or "")
     assert (await line(url, "WAL")).verdict is OK
-    assert str(forgotten.get_server_pid()) in (await line(url, "long transactions")).evidence
-    await forgotten.close()
+    assert str(other.get_server_pid()) in (await line(url, "long transactions")).evidence
     assert (await line(url, "schema")).verdict is WARN  # it may only read
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,14 +29,6 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 def request(task_id: str | None = None, **columns: Any) -> EnqueueRequest:
     asked = {"task_name": "demo.add", "enqueue_sha": "a" * 64, "sent_at": NOON, **columns}
     return EnqueueRequest(task_id=task_id or new_task_id(), **asked)
-
-
-@pytest.fixture
-async def other(database: str) -> AsyncIterator[asyncpg.Connection]:
-    """A second session, for concurrent statements."""
-    connected = await asyncpg.connect(database)
-    yield connected
-    await connected.close()
 
 
 async def ids(connection: asyncpg.Connection) -> list[str]:

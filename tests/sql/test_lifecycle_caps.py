@@ -318,13 +318,13 @@ async def test_large_arguments_stay_in_the_table(connection: asyncpg.Connection)
     assert (claimed.large, claimed.args) == (True, None)
 
 
-async def test_a_queue_with_nothing_to_claim_is_not_waited_for(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_queue_with_nothing_to_claim_is_not_waited_for(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     await enqueue(connection, "a", queue_name="'a'")
-    other = await asyncpg.connect(database)
     async with other.transaction():
         await other.execute("SELECT pg_advisory_xact_lock(hashtextextended('horsies-cap:queue:b', 0))")
         assert names(await capped(connection, [("b", 2), ("a", 2)])) == ["a"]
-    await other.close()
 
 
 async def test_who_waits_for_a_cap_counts_what_was_claimed_meanwhile(
@@ -414,13 +414,11 @@ class TestCapsOnWhatRuns:
         ] == [{"a"}, {"b"}, {"c"}]
 
     async def test_two_workers_that_start_at_once_share_the_room(
-        self, connection: asyncpg.Connection, database: str
+        self, connection: asyncpg.Connection, other: asyncpg.Connection
     ) -> None:
         mine = await self.claimed(connection, *(f"a{n}" for n in range(20)))
         theirs = await self.claimed(connection, *(f"b{n}" for n in range(20)), worker="worker-b")
-        other = await asyncpg.connect(database)
         both = await asyncio.gather(
             start(connection, ME, mine, {"default": 5}), start(other, "worker-b", theirs, {"default": 5})
         )
         assert sum(len(verdicts.started) for verdicts in both) == 5
-        await other.close()

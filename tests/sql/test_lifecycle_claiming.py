@@ -258,15 +258,13 @@ async def test_eight_claimers_at_once_share_all_tasks_and_none_twice(
 
 
 async def test_a_claim_steps_over_a_row_that_another_session_has_locked(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await enqueue(connection, "a", "b", "c")
-    other = await asyncpg.connect(database)
     async with other.transaction():
         await other.execute("SELECT FROM horsies_tasks WHERE id = 'a' FOR UPDATE")
         assert await ids_of_claim(connection, limit=2) == ["b", "c"]
     assert await ids_of_claim(connection) == ["a"]
-    await other.close()
 
 
 async def test_a_claim_leaves_the_next_statement_durable(connection: asyncpg.Connection) -> None:

@@ -88,14 +88,14 @@ async def test_a_renewal_is_heap_only(connection: asyncpg.Connection) -> None:
     assert await connection.fetchval(query) == before
 
 
-async def test_a_renewal_steps_over_a_row_that_is_being_started(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_renewal_steps_over_a_row_that_is_being_started(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     await enqueue(connection, "a", "b")
     first, _ = await claim_tokens(connection)
-    other = await asyncpg.connect(database)
     async with other.transaction():
         await start_tokens(other, [first])
         assert await renewed(connection) == {"b"}
-    await other.close()
 
 
 async def test_a_beat_of_a_runner_names_worker_and_child(connection: asyncpg.Connection) -> None:

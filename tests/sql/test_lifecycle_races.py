@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    HOT_PATH,
     LEASE_MS,
     ME,
     OTHER,
@@ -28,20 +27,6 @@ from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 Write = Callable[[asyncpg.Connection, list[Token]], Awaitable[None]]
 LostWrite = Callable[[asyncpg.Connection, list[Token]], Awaitable[bool]]
 K = OutcomeKind
-
-
-@pytest.fixture
-async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
-    yield connected
-    await connected.close()
-
-
-@pytest.fixture
-async def worker(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
-    yield connected
-    await connected.close()
 
 
 async def starts(conn: asyncpg.Connection, tokens: list[Token]) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import asyncpg
 import pytest
 from lifecycle_steps import (
-    HOT_PATH,
     LEASE_MS,
     ME,
     OTHER,
@@ -149,13 +147,6 @@ async def test_starting_nothing_asks_nothing(connection: asyncpg.Connection) -> 
     assert await start(connection, ME, []) == StartVerdicts(NONE, NONE, NONE)
 
 
-@pytest.fixture
-async def worker(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
-    yield connected
-    await connected.close()
-
-
 async def test_what_is_claimed_or_runs_unknown_to_its_worker_is_as_if_it_had_never_been_claimed(
     connection: asyncpg.Connection,
 ) -> None:
@@ -216,36 +207,32 @@ async def test_the_lost_token_changes_nothing_any_more(connection: asyncpg.Conne
 
 
 async def test_it_waits_for_the_start_whose_reply_was_lost_and_takes_back_what_that_started(
-    connection: asyncpg.Connection, worker: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, other: asyncpg.Connection, worker: asyncpg.Connection
 ) -> None:
     await enqueue(connection, "t")
     (token,) = await claim_tokens(connection)
-    lost = await asyncpg.connect(database)
-    transaction = lost.transaction()
+    transaction = other.transaction()
     await transaction.start()
-    assert (await start_tokens(lost, [token])).started == frozenset([token])
+    assert (await start_tokens(other, [token])).started == frozenset([token])
     waiting = await waits_for_a_lock(connection, worker, take_back(worker, ME, []))
     assert not waiting.done()
     await transaction.commit()
     async with asyncio.timeout(10):
         assert await waiting == [token]
-    await lost.close()
     assert await statuses(connection) == {"t": "PENDING"}
 
 
 async def test_it_waits_for_a_finish_and_leaves_what_that_has_ended(
-    connection: asyncpg.Connection, worker: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, other: asyncpg.Connection, worker: asyncpg.Connection
 ) -> None:
     (token,) = await running(connection, "t")
-    lost = await asyncpg.connect(database)
-    transaction = lost.transaction()
+    transaction = other.transaction()
     await transaction.start()
-    await finish(lost, ME, [ended(token, OutcomeKind.COMPLETED)])
+    await finish(other, ME, [ended(token, OutcomeKind.COMPLETED)])
     waiting = await waits_for_a_lock(connection, worker, take_back(worker, ME, []))
     await transaction.commit()
     async with asyncio.timeout(10):
         assert await waiting == []
-    await lost.close()
     assert await statuses(connection) == {"t": "COMPLETED"}
 
 

@@ -129,18 +129,16 @@ async def test_one_row_that_the_database_will_not_have_costs_the_others_nothing(
 
 
 async def test_a_row_that_is_locked_too_long_is_refused_and_the_others_are_changed(
-    connection: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     names = await many(connection, 5)
     seen = await look(connection, V.CANCEL, *names)
-    blocker = await asyncpg.connect(database)
-    blocking = blocker.transaction()
+    blocking = other.transaction()
     await blocking.start()
-    await blocker.execute("SELECT FROM horsies_tasks WHERE id = 't000002' FOR UPDATE")
+    await other.execute("SELECT FROM horsies_tasks WHERE id = 't000002' FOR UPDATE")
     await connection.execute("SET lock_timeout = '50ms'")
     outcome = await apply(connection, seen, OPS, None)
     await blocking.rollback()
-    await blocker.close()
     assert [row.target.id for row in outcome.refused] == ["t000002"]
     assert len(outcome.applied) == 4
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 from uuid import uuid4
 
 import asyncpg
@@ -38,13 +37,6 @@ from horsies.operations.verb import TaskVerb
 V = named("task")
 STALE = Finished(Verdict.STALE)
 DEED = OperatorAction(uuid4(), "verb", Actor("ann", "host"), None, None)
-
-
-@pytest.fixture
-async def other(database: str) -> Any:
-    connected = await asyncpg.connect(database)
-    yield connected
-    await connected.close()
 
 
 @pytest.mark.parametrize("verb", [V.REQUEUE, V.FAIL, V.CANCEL])

@@ -99,13 +99,11 @@ async def test_what_is_so_already_is_refused(connection: asyncpg.Connection) -> 
 
 
 async def test_of_two_operators_who_pause_one_queue_one_is_told_who_was_first(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await enqueue(connection, "a", queue_name="'mail'")
     found = await preview(connection, VERBS["queue", "pause"], Selection.of_ids(["mail"]))
-    other = await asyncpg.connect(database)
     outcomes = await asyncio.gather(*(apply(conn, found, OPS, None) for conn in (connection, other)))
-    await other.close()
     applied, refused = sorted((outcome.rows[0] for outcome in outcomes), key=lambda row: not row.applied)
     assert (applied.applied, refused.applied) == (True, False)
     assert refused.detail.startswith("it is paused since")

@@ -156,16 +156,16 @@ async def test_edited_arguments_fit_one_task_only(connection: asyncpg.Connection
         await look(connection, V.RERUN, "a", "b", args="[]")
 
 
-async def test_of_two_operators_who_rerun_the_same_rows_one_does(connection: asyncpg.Connection, database: str) -> None:
+async def test_of_two_operators_who_rerun_the_same_rows_one_does(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     names = [f"t{number:02}" for number in range(40)]
     await failed(connection, *names)
-    other = await asyncpg.connect(database)
     mine, theirs = await look(connection, V.RERUN, *names), await look(other, V.RERUN, *names)
     outcomes = await asyncio.gather(
         apply(connection, mine, Actor("ann", "a"), None, batch=7),
         apply(other, theirs, Actor("bob", "b"), None, batch=9),
     )
-    await other.close()
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE rerun_of IS NOT NULL") == len(names)
     assert sum(len(outcome.applied) for outcome in outcomes) == len(names)
     refused = {row.detail for outcome in outcomes for row in outcome.refused}

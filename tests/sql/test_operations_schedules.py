@@ -61,41 +61,37 @@ async def test_a_paused_schedule_sends_nothing_also_by_a_scheduler_that_had_read
 
 
 async def test_a_pause_waits_for_the_slot_that_is_being_sent_and_no_later_one_is(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     schedules = scheduled(every("a", 1))
     await plan(connection, schedules)
     await overdue(connection, 0)
-    sending = await asyncpg.connect(database)
-    transaction = sending.transaction()
+    transaction = other.transaction()
     await transaction.start()
-    await run(sending, await ready(sending, schedules))
+    await run(other, await ready(other, schedules))
     pausing = asyncio.create_task(act(connection, "pause", "a"))
     await asyncio.sleep(0.1)
     assert not pausing.done()
     await transaction.commit()
     assert [row.applied for row in (await pausing).rows] == [True]
-    await overdue(sending, 5)
-    assert await ready(sending, schedules) == []
-    assert len(await sent(sending)) == 1
-    await sending.close()
+    await overdue(other, 5)
+    assert await ready(other, schedules) == []
+    assert len(await sent(other)) == 1
 
 
 async def test_a_scheduler_does_not_wait_for_a_pause_that_is_being_stored(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     schedules = scheduled(every("a"))
     await plan(connection, schedules)
     await overdue(connection, 1)
     runs = await ready(connection, schedules)
-    operator = await asyncpg.connect(database)
-    transaction = operator.transaction()
+    transaction = other.transaction()
     await transaction.start()
-    await operator.execute("UPDATE horsies_schedules SET paused_at = now()")
+    await other.execute("UPDATE horsies_schedules SET paused_at = now()")
     assert await run(connection, runs) == (set(), [])
     await transaction.rollback()
     assert await run(connection, runs) == ({"a"}, [])
-    await operator.close()
 
 
 @pytest.mark.parametrize("catch_up", [False, True])
@@ -282,13 +278,11 @@ async def test_run_now_sends_what_a_slot_sends_and_leaves_the_plan_alone(connect
 
 
 async def test_two_operators_who_run_a_schedule_at_once_send_two_tasks(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await plan(connection, scheduled(every("a")))
-    other = await asyncpg.connect(database)
     seen = await look(connection, "run-now", "a")
     await asyncio.gather(apply(connection, seen, OPS, None), apply(other, seen, OPS, None))
-    await other.close()
     assert await connection.fetchval("SELECT count(DISTINCT task_id) FROM horsies_schedule_runs") == 2
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 2
 
@@ -386,13 +380,11 @@ async def test_a_daily_schedule_is_resumed_in_its_own_zone(connection: asyncpg.C
 
 @pytest.mark.parametrize("verb", ["pause", "skip"])
 async def test_of_two_operators_who_order_the_same_at_once_one_is_told_what_stands(
-    database: str, connection: asyncpg.Connection, verb: str
+    connection: asyncpg.Connection, other: asyncpg.Connection, verb: str
 ) -> None:
     await plan(connection, scheduled(every("a", 3600)))
-    other = await asyncpg.connect(database)
     seen = await look(connection, verb, "a")
     both = await asyncio.gather(apply(connection, seen, OPS, None), apply(other, seen, OPS, None))
-    await other.close()
     rows = sorted((outcome.rows[0] for outcome in both), key=lambda row: row.applied)
     assert [row.applied for row in rows] == [False, True]
     assert rows[0].detail.startswith("it is paused since" if verb == "pause" else "it is planned for")

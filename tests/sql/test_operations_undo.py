@@ -182,16 +182,16 @@ async def test_an_undo_cannot_be_undone_nor_be_done_twice(connection: asyncpg.Co
     assert await refusals(connection, outcome.operation_id) == [since]
 
 
-async def test_two_operators_who_undo_at_once_undo_once(connection: asyncpg.Connection, database: str) -> None:
+async def test_two_operators_who_undo_at_once_undo_once(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     names = [f"t{number:02}" for number in range(40)]
     await enqueue(connection, *names)
     outcome = await done(connection, V.CANCEL, *names)
-    second = await asyncpg.connect(database)
     both = await asyncio.gather(
         undo(connection, outcome.operation_id, OPS, None, batch=7),
-        undo(second, outcome.operation_id, Actor("bob", "b"), None, batch=9),
+        undo(other, outcome.operation_id, Actor("bob", "b"), None, batch=9),
     )
-    await second.close()
     assert sum(len(one.applied) for one in both) == sum(len(one.refused) for one in both) == len(names)
     undoing = [row for row in await audit(connection) if row["verb"] == "undo" and row["outcome"] == "applied"]
     assert sorted(row["target_id"] for row in undoing) == names
@@ -294,14 +294,14 @@ async def test_the_hold_of_a_console_that_died_ends_by_itself(
     assert len(await claim_tokens(connection)) == 1
 
 
-async def test_a_row_that_is_being_claimed_is_not_waited_for(connection: asyncpg.Connection, database: str) -> None:
+async def test_a_row_that_is_being_claimed_is_not_waited_for(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     await failed(connection, "a", "b")
     outcome = await done(connection, V.REQUEUE, "a", "b")
-    worker = await asyncpg.connect(database)
-    async with worker.transaction():
-        await worker.execute("UPDATE horsies_tasks SET status = 'CLAIMED' WHERE id = 'a'")
+    async with other.transaction():
+        await other.execute("UPDATE horsies_tasks SET status = 'CLAIMED' WHERE id = 'a'")
         assert await asyncio.wait_for(Hold(str(outcome.operation_id)).renew(connection), 10) == 1
-    await worker.close()
     assert await claim_tokens(connection) == []
 
 

@@ -163,40 +163,37 @@ async def test_a_time_after_the_deadline_is_refused_by_the_preview_and_by_the_st
 
 @pytest.mark.parametrize("verb", VERBS, ids=str)
 async def test_a_task_that_a_worker_claims_after_the_preview_is_left_to_it(
-    connection: asyncpg.Connection, database: str, verb: TaskVerb
+    connection: asyncpg.Connection, other: asyncpg.Connection, verb: TaskVerb
 ) -> None:
     """Also if the claim is not committed yet: the operator waits for it, and sees it."""
     await enqueue(connection, "t", "later", enqueued_at=f"CASE number WHEN 1 THEN now() ELSE {HOUR} END")
     seen = await look(connection, verb, "t", "later", **GIVEN[verb.name])
-    other = await asyncpg.connect(database)
     claiming = other.transaction()
     await claiming.start()
     assert len(await claim_tokens(other)) == 1
     acting = await waits_for_a_lock(other, connection, apply(connection, seen, OPS, None))
     await claiming.commit()
     outcome = await acting
-    await other.close()
     assert [row.target.id for row in outcome.applied] == ["later"]
     assert [row.detail for row in outcome.refused] == [f"it is CLAIMED on {ME} now, try 1"]
 
 
 @pytest.mark.parametrize("capped", [False, True])
 async def test_a_claim_that_saw_the_task_before_it_was_moved_does_not_take_it_from_its_old_queue(
-    connection: asyncpg.Connection, database: str, capped: bool
+    connection: asyncpg.Connection, other: asyncpg.Connection, capped: bool
 ) -> None:
     await enqueue(connection, "t", is_workflow_task="true")
     await connection.execute(
         "CREATE OR REPLACE FUNCTION horsies_is_held(task varchar) RETURNS boolean LANGUAGE plpgsql STABLE AS"
         " $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN false; END $$"
     )
-    claimer = await asyncpg.connect(database)
 
     async def claim() -> list[str]:
         if not capped:
-            return ids(await claim_some(claimer))
+            return ids(await claim_some(other))
         queues: list[tuple[str, int | None]] = [("default", 5)]
         claims = await claim_capped(
-            claimer,
+            other,
             worker_id=ME,
             queues=queues,
             budget=9,
@@ -208,12 +205,11 @@ async def test_a_claim_that_saw_the_task_before_it_was_moved_does_not_take_it_fr
         return ids(claims.tasks)
 
     await connection.execute("SELECT pg_advisory_lock(7)")
-    claiming = await waits_for_a_lock(connection, claimer, claim())
+    claiming = await waits_for_a_lock(connection, other, claim())
     assert not claiming.done()
     await done(connection, V.MOVE, "t", queue="mail")
     await connection.execute("SELECT pg_advisory_unlock(7)")
     assert await claiming == []
-    await claimer.close()
     row = await task(connection, "t")
     assert (row["status"], row["queue_name"]) == ("PENDING", "mail")
 

@@ -94,13 +94,11 @@ async def test_a_drained_worker_resumes_once(connection: asyncpg.Connection) -> 
 
 
 async def test_of_two_operators_who_drain_one_worker_one_is_told_who_was_first(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await snapshot(connection, "web-1")
     found = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
-    other = await asyncpg.connect(database)
     outcomes = await asyncio.gather(*(apply(conn, found, OPS, None) for conn in (connection, other)))
-    await other.close()
     applied, refused = sorted((outcome.rows[0] for outcome in outcomes), key=lambda row: not row.applied)
     assert (applied.applied, refused.applied) == (True, False)
     assert refused.detail.startswith("it is draining since")

@@ -130,13 +130,12 @@ async def test_of_many_workers_after_an_outage_one_records_it(connection: asyncp
 @pytest.mark.parametrize("table", ["horsies_heartbeats", "horsies_tasks"])
 @pytest.mark.parametrize("mode", ["SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE"])
 async def test_a_lock_that_stops_the_beats_stops_it_until_the_lock_is_gone(
-    connection: asyncpg.Connection, database: str, mode: str, table: str
+    connection: asyncpg.Connection, other: asyncpg.Connection, mode: str, table: str
 ) -> None:
-    worker = await asyncpg.connect(database)
     await pulse_row(connection)
     async with connection.transaction():
         await connection.execute(f"LOCK TABLE {table} IN {mode} MODE")
-        beating = await waits_for_a_lock(connection, worker, write_pulse(worker, CONFIG, 0.0))
+        beating = await waits_for_a_lock(connection, other, write_pulse(other, CONFIG, 0.0))
         assert not beating.done()
         last = await connection.fetchval("SELECT beaten_at FROM horsies_pulse")
         await connection.execute("SELECT pg_sleep(0.2)")
@@ -144,17 +143,14 @@ async def test_a_lock_that_stops_the_beats_stops_it_until_the_lock_is_gone(
     assert await beating
     beaten_at = await connection.fetchval("SELECT beaten_at FROM horsies_pulse")
     assert beaten_at >= released > last
-    await worker.close()
 
 
-async def test_a_locked_pulse_holds_up_no_worker(connection: asyncpg.Connection, database: str) -> None:
+async def test_a_locked_pulse_holds_up_no_worker(connection: asyncpg.Connection, other: asyncpg.Connection) -> None:
     await pulse_row(connection, beaten_s=10)
-    worker = await asyncpg.connect(database)
     async with connection.transaction():
         await connection.execute("SELECT FROM horsies_pulse FOR UPDATE")
         async with asyncio.timeout(30):
-            assert not await write_pulse(worker, CONFIG, EVERY_S)
-    await worker.close()
+            assert not await write_pulse(other, CONFIG, EVERY_S)
 
 
 async def test_a_server_that_only_reads_takes_none(connection: asyncpg.Connection) -> None:

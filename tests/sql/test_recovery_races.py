@@ -47,13 +47,6 @@ CRASH = options("WORKER_CRASHED")
 
 
 @pytest.fixture
-async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database, server_settings=HOT_PATH)
-    yield connected
-    await connected.close()
-
-
-@pytest.fixture
 async def sweeper(database: str) -> AsyncIterator[asyncpg.Connection]:
     connected = await asyncpg.connect(database, server_settings=HOT_PATH)
     # A sweep that waits for a row of an open transaction fails. Not within a millisecond: each commit that notifies
@@ -329,15 +322,13 @@ async def is_whole_again(conn: asyncpg.Connection) -> None:
 
 @pytest.mark.parametrize("retried", ["root", "bad"])
 async def test_of_a_family_that_is_being_opened_nothing_is_pruned(
-    database: str, connection: asyncpg.Connection, retried: str
+    connection: asyncpg.Connection, other: asyncpg.Connection, retried: str
 ) -> None:
     await old_family(connection)
-    pruner = await asyncpg.connect(database)
-    await pruner.execute("SET lock_timeout = '1s'")
+    await other.execute("SET lock_timeout = '1s'")
     async with connection.transaction(isolation="read_committed"):
         await retry_from_failed(connection, retried)
-        done = await prune(pruner, AGES)
-    await pruner.close()
+        done = await prune(other, AGES)
     assert (done.rows["workflows"], done.rows["workflow_tasks"], done.refused) == (0, 0, ())
     await is_whole_again(connection)
 
@@ -374,9 +365,8 @@ async def test_a_family_that_is_being_pruned_cannot_be_opened_again(
 
 
 async def test_a_family_stays_whole_or_goes_whole_in_either_order(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
-    pruner = await asyncpg.connect(database)
     ends_seen = set()
     for turn in range(30):
         await connection.execute("TRUNCATE horsies_workflows, horsies_workflow_tasks, horsies_tasks CASCADE")
@@ -389,11 +379,10 @@ async def test_a_family_stays_whole_or_goes_whole_in_either_order(
                 return False
             return True
 
-        steps = [opens(), prune(pruner, AGES)]
+        steps = [opens(), prune(other, AGES)]
         done = await asyncio.gather(*(steps if turn % 2 else reversed(steps)))
         opened = done[0 if turn % 2 else 1]
         assert await workflows_of(connection) == (["bad", "good", "root"] if opened else [])
         ends_seen.add(opened)
         assert set((await prunable(connection, AGES)).values()) == {0}
-    await pruner.close()
     assert True in ends_seen

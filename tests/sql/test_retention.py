@@ -128,14 +128,14 @@ async def test_duties_of_thresholds_that_no_worker_has_go_and_the_others_stay(co
     ]  # fmt: skip
 
 
-async def test_an_election_that_is_won_while_it_is_pruned_stays(database: str, connection: asyncpg.Connection) -> None:
+async def test_an_election_that_is_won_while_it_is_pruned_stays(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     await add_duties(connection, 1, "8 days")
-    pruning = await asyncpg.connect(database)
     async with connection.transaction():
         assert await elect(connection, "runs 1", "w", 1_000) is None
-        deleting = await waits_for_a_lock(connection, pruning, prune(pruning, DEFAULTS))
+        deleting = await waits_for_a_lock(connection, other, prune(other, DEFAULTS))
     assert (await deleting).rows["sweep_state"] == 0
-    await pruning.close()
 
 
 async def add_states(conn: asyncpg.Connection, count: int, age: str) -> None:
@@ -265,10 +265,9 @@ async def test_operator_actions_go_after_a_year(connection: asyncpg.Connection) 
 
 
 async def test_an_operation_that_is_being_undone_is_left_without_waiting(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await add_actions(connection, 2, "366 days")
-    other = await asyncpg.connect(database)
     await connection.execute("SET lock_timeout = '1s'")
     async with other.transaction():
         await other.execute(
@@ -276,7 +275,6 @@ async def test_an_operation_that_is_being_undone_is_left_without_waiting(
             " VALUES (gen_random_uuid(), 'undo', 'task', 't', 'applied', 1)"
         )
         done = await prune(connection, DEFAULTS)
-    await other.close()
     assert (done.rows["operator_actions"], done.refused) == (1, ())
     assert await left(connection, "horsies_operator_actions") == {"1", "3"}
 
@@ -392,11 +390,10 @@ async def test_a_row_that_cannot_be_deleted_is_reported_and_stepped_over(connect
     assert done.report()["refused"] == 2
 
 
-async def test_locked_rows_are_left_without_waiting(database: str, connection: asyncpg.Connection) -> None:
+async def test_locked_rows_are_left_without_waiting(connection: asyncpg.Connection, other: asyncpg.Connection) -> None:
     for name in ("held", "free"):
         await add_task(connection, name, "FAILED", failed_at=OLD)
         await add_workflow(connection, name, "FAILED", OLD)
-    other = await asyncpg.connect(database)
     await connection.execute("SET lock_timeout = '1s'")
     async with other.transaction():
         await other.execute("SELECT FROM horsies_tasks WHERE id = 'held' FOR UPDATE")
@@ -404,7 +401,6 @@ async def test_locked_rows_are_left_without_waiting(database: str, connection: a
         done = await prune(connection, DEFAULTS)
     assert (done.rows["tasks"], done.rows["workflows"], done.refused) == (1, 1, ())
     assert await left(connection) == await left(connection, "horsies_workflows") == {"held"}
-    await other.close()
 
 
 async def test_a_pass_without_time_left_stops_after_a_page_and_says_so(connection: asyncpg.Connection) -> None:

@@ -66,19 +66,17 @@ async def test_of_many_schedulers_at_once_one_sends_the_slot(database: str, conn
 
 
 async def test_a_scheduler_does_not_wait_for_one_that_hangs_in_its_statement(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     schedules = scheduled(every("a"), every("b"))
     await plan(connection, schedules)
     await connection.execute("UPDATE horsies_schedule_state SET next_run_at = now()")
     runs = await ready(connection, schedules)
-    hanging = await asyncpg.connect(database)
-    transaction = hanging.transaction()
+    transaction = other.transaction()
     await transaction.start()
-    await run(hanging, [one for one in runs if one.due.name == "a"])
+    await run(other, [one for one in runs if one.due.name == "a"])
     assert await run(connection, runs) == ({"b"}, [])
     await transaction.rollback()  # as when its session ends
-    await hanging.close()
     assert await run(connection, [one for one in runs if one.due.name == "a"]) == ({"a"}, [])
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 2
 

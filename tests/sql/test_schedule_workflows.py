@@ -161,17 +161,15 @@ async def test_a_skipped_slot_starts_no_workflow_and_a_paused_schedule_none(conn
 
 
 async def test_a_workflow_that_is_ordered_now_is_started_by_one_scheduler_and_leaves_the_plan_alone(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     one = nightly()
     await plan(connection, {"a": one})
     before = await state(connection)
     ordered = await order(connection)
-    rival = await asyncpg.connect(database)
     answers = await asyncio.gather(
-        start_ordered(connection, ordered, one.plan()), start_ordered(rival, ordered, one.plan())
+        start_ordered(connection, ordered, one.plan()), start_ordered(other, ordered, one.plan())
     )
-    await rival.close()
     assert sorted(answers) == [False, True]
     assert [row["id"] for row in await workflows(connection)] == [ordered.workflow_id]
     assert await ordered_runs(connection, ["a"]) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
@@ -33,13 +33,6 @@ def app(database: str) -> Iterator[Horsies]:
     made.task("ship", ship)
     yield made
     made.get_broker().close()
-
-
-@pytest.fixture
-async def other(database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await asyncpg.connect(database)
-    yield connected
-    await connected.close()
 
 
 async def test_a_key_is_of_one_name(app: Horsies, connection: asyncpg.Connection) -> None:

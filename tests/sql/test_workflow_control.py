@@ -55,15 +55,13 @@ async def test_resume_lets_the_same_task_be_claimed_once(connection: asyncpg.Con
     assert await claim_some(connection) == []
 
 
-async def test_resume_tells_the_queues_of_what_waits(connection: asyncpg.Connection, database: str) -> None:
+async def test_resume_tells_the_queues_of_what_waits(connection: asyncpg.Connection, other: asyncpg.Connection) -> None:
     heard: list[tuple[str, str]] = []
-    ear = await asyncpg.connect(database)
     await planted(connection, CHAIN)
     await pause(connection, "w1")
-    await ear.add_listener("task_queue_default", lambda _c, _p, channel, payload: heard.append((channel, payload)))
+    await other.add_listener("task_queue_default", lambda _c, _p, channel, payload: heard.append((channel, payload)))
     await resume(connection, "w1")
-    await ear.fetchval("SELECT 1")
-    await ear.close()
+    await other.fetchval("SELECT 1")
     assert heard == [("task_queue_default", "resume:workflow")]
 
 
@@ -109,15 +107,15 @@ async def test_cancel_reaches_queued_and_running_nodes_and_sets_completed_at(con
     assert attempt["waited_ms"] == 70_000
 
 
-async def test_a_worker_is_told_that_it_has_lost_the_task(connection: asyncpg.Connection, database: str) -> None:
+async def test_a_worker_is_told_that_it_has_lost_the_task(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     heard: list[str] = []
-    ear = await asyncpg.connect(database)
-    await ear.add_listener("horsies_operator", lambda *told: heard.append(told[3]))
+    await other.add_listener("horsies_operator", lambda *told: heard.append(told[3]))
     await planted(connection, CHAIN)
     await runs(connection, "w1", 0, worker="w-7")
     await cancel(connection, "w1")
-    await ear.fetchval("SELECT 1")
-    await ear.close()
+    await other.fetchval("SELECT 1")
     assert heard == ["w-7"]
 
 

@@ -303,16 +303,16 @@ async def test_a_retry_in_a_child_does_not_take_back_what_its_parents_node_was_g
     assert await states(connection, "child") == "FAILED: FAILED"
 
 
-async def test_two_operators_who_retry_at_once_make_one_retry(connection: asyncpg.Connection, database: str) -> None:
+async def test_two_operators_who_retry_at_once_make_one_retry(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
     await planted(connection, CHAIN)
     await ends(connection, "w1", 0, status="FAILED")
-    other = await asyncpg.connect(database)
     looks = [await look(connection, V.RETRY, "w1"), await look(other, V.RETRY, "w1")]
     outcomes = await asyncio.gather(
         apply(connection, looks[0], OPS, "one"),
         apply(other, looks[1], OPS, "other"),
     )
-    await other.close()
     assert sorted(len(outcome.applied) for outcome in outcomes) == [0, 1]
     (refused,) = [row.detail for outcome in outcomes for row in outcome.refused]
     assert refused == "it is RUNNING now"

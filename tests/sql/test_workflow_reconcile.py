@@ -98,17 +98,15 @@ async def test_an_enqueued_node_whose_task_was_never_made_gets_one(connection: a
 
 
 async def test_workers_are_told_again_of_a_ready_node_that_is_a_workflow(
-    connection: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     heard: list[str] = []
-    ear = await asyncpg.connect(database)
     await planted(connection, WITH_CHILD)
-    await ear.add_listener("horsies_workflow_ready", lambda *told: heard.append(told[3]))
+    await other.add_listener("horsies_workflow_ready", lambda *told: heard.append(told[3]))
     assert await repaired(connection) == ["n0 READY → READY"]
     await put(connection, 0, status="'ENQUEUED'")
     assert await repaired(connection) == ["n0 ENQUEUED → READY"]
-    await ear.fetchval("SELECT 1")
-    await ear.close()
+    await other.fetchval("SELECT 1")
     assert set(heard) == {"w1"}
 
 

@@ -165,19 +165,17 @@ async def test_a_task_of_a_paused_workflow_that_is_requeued_waits_for_the_resume
 
 
 async def test_a_task_whose_workflow_is_cancelled_meanwhile_is_not_requeued(
-    connection: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, other: asyncpg.Connection
 ) -> None:
     await planted(connection, plan(node(0), node(1)))
     await ends(connection, "w1", 0, status="FAILED")
     task_id = await task_of(connection, "w1", 0)
     looked = await preview(connection, VERBS["task", "requeue"], Selection.of_ids([task_id]))
-    other = await asyncpg.connect(database)
     async with connection.transaction():
         await cancel(connection, "w1")
         requeueing = await waits_for_a_lock(connection, other, apply(other, looked, OPS, None))
         assert not requeueing.done()
     outcome = await requeueing
-    await other.close()
     assert [row.detail for row in outcome.refused] == ["its workflow demo is CANCELLED"]
     assert (await task_row(connection, "w1", 0))["status"] == "FAILED"
     assert [row["outcome"] for row in await audit(connection)] == ["refused"]
