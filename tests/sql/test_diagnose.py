@@ -85,13 +85,6 @@ async def test_a_stale_run_says_since_when_by_what_threshold_and_when_the_sweep_
     assert "It is not retried: no retry policy." in finding.why
 
 
-async def test_a_stale_run_that_may_be_tried_again_will_be_retried(connection: asyncpg.Connection) -> None:
-    await worker(connection, names=NAMES)
-    await swept(connection, 12)
-    await running(connection, "r-1", seconds=900, task_options=f"'{CRASH_POLICY}'", max_retries="3")
-    assert (await the_only(connection, STALE_RUN)).prediction.action == "retry after 1m00s"
-
-
 async def test_beats_of_an_earlier_attempt_and_of_another_role_do_not_count(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await running(connection, "second", seconds=200)
@@ -190,12 +183,6 @@ async def test_a_run_that_still_beats_long_after_its_user_code_ended_needs_an_op
         "nothing: it still beats",
         Severity.NEEDS_ACTION,
     )
-
-
-async def test_an_old_mark_on_what_is_silent_is_a_stale_run(connection: asyncpg.Connection) -> None:
-    await worker(connection, names=NAMES)
-    await running(connection, "r-1", seconds=900, finalizing_at=ago(600))
-    assert (await the_only(connection, STALE_RUN)).ids == ("r-1",)
 
 
 async def test_past_good_until_is_expired_by_the_next_sweep(connection: asyncpg.Connection) -> None:
@@ -422,16 +409,6 @@ async def test_without_a_living_worker_nothing_will_happen_by_itself(connection:
     assert {finding.prediction.in_seconds for finding in report.findings} == {None}
     assert {finding.prediction.action for finding in report.findings} == {"nothing: no worker is alive to sweep"}
     assert {finding.prediction.severity for finding in report.findings} == {Severity.NEEDS_ACTION}
-
-
-async def test_where_recovery_is_switched_off_the_report_says_so(connection: asyncpg.Connection) -> None:
-    off = {"auto_fail_stale_running": False, "auto_requeue_stale_claimed": False}
-    await worker(connection, names=NAMES, settings=off)
-    await running(connection, "r-1", seconds=900)
-    await claimed(connection, "c-1", seconds=900)
-    told = {finding.kind: finding.prediction.action for finding in (await diagnose(connection)).findings}
-    assert told[STALE_RUN] == "nothing: auto_fail_stale_running is off"
-    assert told[STALE_CLAIM] == "nothing: auto_requeue_stale_claimed is off"
 
 
 async def test_thresholds_are_those_of_the_newest_snapshot(connection: asyncpg.Connection) -> None:

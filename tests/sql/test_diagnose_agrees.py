@@ -113,7 +113,8 @@ async def test_where_recovery_is_off_neither_acts(mixture: asyncpg.Connection) -
     report = await diagnose(mixture, off)
     assert set(announced(report).values()) == {"expire"}
     stale = [*of_kind(report, STALE_RUN), *of_kind(report, STALE_CLAIM)]
-    assert {finding.prediction.action.partition(": ")[0] for finding in stale} == {"nothing"}
+    switches = {"auto_fail_stale_running", "auto_requeue_stale_claimed"}
+    assert {finding.prediction.action for finding in stale} == {f"nothing: {name} is off" for name in switches}
     await recover(mixture, off)
     assert await done(mixture) == announced(report)
 

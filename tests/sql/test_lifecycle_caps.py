@@ -318,15 +318,6 @@ async def test_large_arguments_stay_in_the_table(connection: asyncpg.Connection)
     assert (claimed.large, claimed.args) == (True, None)
 
 
-async def test_a_queue_with_nothing_to_claim_is_not_waited_for(
-    connection: asyncpg.Connection, other: asyncpg.Connection
-) -> None:
-    await enqueue(connection, "a", queue_name="'a'")
-    async with other.transaction():
-        await other.execute("SELECT pg_advisory_xact_lock(hashtextextended('horsies-cap:queue:b', 0))")
-        assert names(await capped(connection, [("b", 2), ("a", 2)])) == ["a"]
-
-
 async def test_who_waits_for_a_cap_counts_what_was_claimed_meanwhile(
     database: str, connection: asyncpg.Connection
 ) -> None:

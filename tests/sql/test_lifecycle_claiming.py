@@ -78,14 +78,6 @@ async def test_tasks_come_by_priority_then_age_then_id(connection: asyncpg.Conne
     assert await ids_of_claim(connection) == ["b", "c"]
 
 
-async def test_the_order_is_total_however_the_claims_are_cut(connection: asyncpg.Connection) -> None:
-    numbers = [f"{n:03}" for n in range(60)]
-    await enqueue(connection, *reversed(numbers), priority="(number % 3)::integer")
-    cut = [name for limit in (1, 7, 2, 30, 20) for name in await ids_of_claim(connection, limit)]
-    rows = await connection.fetch("SELECT id FROM horsies_tasks ORDER BY priority, enqueued_at, id")
-    assert cut == [row["id"] for row in rows]
-
-
 @pytest.mark.parametrize(
     "columns",
     [
@@ -105,11 +97,6 @@ async def test_what_is_not_waiting_here_or_not_due_is_left(
     before = await everything(connection)
     assert await claim_some(connection) == []
     assert await everything(connection) == before
-
-
-async def test_what_was_not_due_is_claimed_when_it_is(connection: asyncpg.Connection) -> None:
-    await enqueue(connection, "t", enqueued_at="now()", next_retry_at="now()", good_until="now() + interval '1 h'")
-    assert await ids_of_claim(connection) == ["t"]
 
 
 async def test_only_tasks_with_the_names_asked_for_are_claimed(connection: asyncpg.Connection) -> None:
@@ -186,14 +173,6 @@ async def test_an_expired_claim_gets_a_new_owner_and_token(connection: asyncpg.C
     assert (row["status"], row["claimed"], row["claimed_by_worker_id"]) == ("CLAIMED", True, OTHER)
     assert row["claimed_at"] == new.claimed_at > old.claimed_at
     assert await reclaim(connection) == []
-
-
-async def test_an_expired_claim_of_our_own_comes_back_under_a_new_token(connection: asyncpg.Connection) -> None:
-    await enqueue(connection, "t")
-    (old,) = await claim_tokens(connection, lease_ms=0)
-    (new,) = await reclaim(connection, ME)
-    assert new.worker_id == old.worker_id
-    assert new.claimed_at > old.claimed_at
 
 
 @pytest.mark.parametrize("column", ["enqueued_at", "next_retry_at"])

@@ -10,7 +10,6 @@ from lifecycle_steps import (
     LEASE_MS,
     ME,
     OTHER,
-    attempts,
     claim_tokens,
     ended,
     enqueue,
@@ -172,34 +171,6 @@ async def test_the_time_alone_is_no_token(
     assert (await start_tokens(connection, [token])).stale == {token}
     await connection.execute("UPDATE horsies_tasks SET good_until = NULL")
     assert await everything(connection) == before
-
-
-async def test_a_zombie_that_wakes_up_does_not_touch_the_outcome_of_its_successor(
-    connection: asyncpg.Connection,
-) -> None:
-    zombie = await by_operator_while_running(connection)
-    token = await runs(connection, OTHER)
-    assert (await finish(connection, ME, [ended(zombie, K.FAILED)]))[zombie].verdict is Verdict.STALE
-    assert (await task(connection, "t"))["status"] == "RUNNING"
-    finished = await finish(connection, OTHER, [ended(token, K.COMPLETED)])
-    assert finished[token].status is TaskStatus.COMPLETED
-    assert (await finish(connection, ME, [ended(zombie, K.RETRY)]))[zombie].verdict is Verdict.STALE
-    assert [(one["worker_id"], one["outcome"]) for one in await attempts(connection, "t")] == [(OTHER, "COMPLETED")]
-
-
-async def test_a_stale_outcome_beside_good_ones_leaves_them_alone(connection: asyncpg.Connection) -> None:
-    stale = await by_release(connection)
-    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() + interval '1 h'")
-    await enqueue(connection, "a", "z")
-    good = await claim_tokens(connection)
-    await start_tokens(connection, good)
-    finished = await finish(connection, ME, [ended(token, K.COMPLETED) for token in (good[0], stale, good[1])])
-    assert {token.task_id: one.verdict for token, one in finished.items()} == {
-        "a": Verdict.ACCEPTED,
-        "t": Verdict.STALE,
-        "z": Verdict.ACCEPTED,
-    }
-    assert await attempts(connection, "t") == []
 
 
 LEAVES_AN_ATTEMPT = [kind for kind in K if kind is not K.NOT_BEGUN]

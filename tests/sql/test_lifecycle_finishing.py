@@ -214,22 +214,6 @@ async def test_an_interrupt_needs_no_budget_and_no_time_before_the_deadline(conn
     assert (await finish_one(connection, Outcome(token, K.INTERRUPT_REQUEUE))).status is TaskStatus.PENDING
 
 
-async def test_attempts_count_on_without_a_gap(connection: asyncpg.Connection) -> None:
-    await enqueue(connection, "t", max_retries="9")
-    kinds = [K.RETRY, K.INTERRUPT_REQUEUE, K.RETRY, K.COMPLETED]
-    for kind in kinds:
-        (token,) = await claim_tokens(connection)
-        await start_tokens(connection, [token])
-        await finish_one(connection, ended(token, kind, **({"retry_delay_s": 0.0} if kind is K.RETRY else {})))
-    history = await attempts(connection, "t")
-    assert [picked(attempt, "attempt outcome will_retry") for attempt in history] == [
-        (1, "FAILED", True),
-        (2, "WORKER_FAILURE", True),
-        (3, "FAILED", True),
-        (4, "COMPLETED", False),
-    ]
-
-
 @pytest.mark.parametrize("kind", [kind for kind in K if kind is not K.NOT_BEGUN])
 async def test_the_largest_number_of_retries_is_not_exceeded(connection: asyncpg.Connection, kind: OutcomeKind) -> None:
     largest = 2_147_483_647

@@ -416,14 +416,6 @@ async def test_2_000_healthy_and_10_000_stale_runs_are_swept_in_two_seconds_and_
     await dedicated.close()
 
 
-async def test_a_run_of_a_living_worker_is_left_beside_those_of_a_dead_one(connection: asyncpg.Connection) -> None:
-    await stale_runs(connection, "dead")
-    await running(connection, "healthy", worker=OTHER)
-    before = await task(connection, "healthy")
-    assert await sweep_runs(connection) == Recovered(failed=1)
-    assert await task(connection, "healthy") == before
-
-
 async def test_a_worker_that_cannot_be_judged_costs_only_its_own_runs(connection: asyncpg.Connection) -> None:
     await stale_runs(connection, "kept", worker="odd")
     await stale_runs(connection, "lost", worker=OTHER)

@@ -181,27 +181,6 @@ async def test_one_advance_serves_many_workflows(connection: asyncpg.Connection)
     assert len(done.enqueued) == 5
 
 
-async def test_settling_does_what_a_lost_advance_would_have_done(connection: asyncpg.Connection) -> None:
-    flow = await grow(connection, node(0), node(1, 0), node(2, 1))
-    await connection.execute(
-        "UPDATE horsies_workflow_tasks SET status = 'COMPLETED', result = $1 WHERE task_index = 0", ok(1)
-    )
-    async with connection.transaction():
-        await lock_families(connection, [flow])
-        done = await update_workflows(connection, [flow])
-        assert await update_workflows(connection, [flow]) == type(done)()
-    assert await states(connection, flow) == "RUNNING: completed enqueued pending"
-
-
-async def test_a_node_ended_by_hand_is_followed_by_what_waited_for_it(connection: asyncpg.Connection) -> None:
-    flow = await grow(connection, node(0), node(1, 0, args_from={"a": 0}))
-    async with connection.transaction():
-        await lock_families(connection, [flow])
-        assert await end_node(connection, flow, 0, WorkflowTaskStatus.COMPLETED, ok("by hand"))
-        await update_workflows(connection, [flow])
-    assert json.loads((await task_of(connection, flow, 1))["kwargs"])["a"]["data"] == ok("by hand")
-
-
 async def test_a_task_that_is_tried_again_makes_its_node_run_too(connection: asyncpg.Connection) -> None:
     flow = await grow(connection, node(0))
     await connection.execute("UPDATE horsies_tasks SET retry_count = 1")
@@ -267,14 +246,6 @@ async def test_where_no_case_is_met_the_first_required_failure_is_told(connectio
         await fail(connection, flow, index, f"E{index}")
     await complete(connection, flow, 1)
     assert json.loads((await workflow(connection, flow))["error"])["error_code"] == "E0"
-
-
-async def test_a_policy_that_cannot_be_read_is_not_met(connection: asyncpg.Connection) -> None:
-    flow = await grow(connection, node(0), success_policy='{"cases":7}')
-    await complete(connection, flow, 0)
-    row = await workflow(connection, flow)
-    assert row["status"] == "FAILED"
-    assert "damaged" in json.loads(row["error"])["message"]
 
 
 async def test_a_damaged_result_spoils_neither_the_workflow_nor_its_others(connection: asyncpg.Connection) -> None:

@@ -11,7 +11,6 @@ from advance_steps import complete, end_task, everything, grow, ok, states, task
 from lifecycle_steps import claim_some, start_tokens
 from workflow_plans import node, plan
 
-from horsies.domain.ids import new_task_id
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.lifecycle.advancing import (
@@ -24,7 +23,7 @@ from horsies.lifecycle.advancing import (
     update_workflows,
 )
 from horsies.lifecycle.claiming import release_expired
-from horsies.lifecycle.create_workflow import create_workflow, fail_child, start_child
+from horsies.lifecycle.create_workflow import fail_child, start_child
 
 
 @pytest.fixture
@@ -251,11 +250,3 @@ async def test_other_ways_to_claim_leave_paused_tasks_too(connection: asyncpg.Co
     assert await connection.fetchval(asked) == 0
     await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
     assert await connection.fetchval(asked) == 1
-
-
-async def test_a_start_of_a_workflow_that_dies_leaves_nothing(connection: asyncpg.Connection) -> None:
-    transaction = connection.transaction()
-    await transaction.start()
-    await create_workflow(connection, plan(node(0)), workflow_id=new_task_id())
-    await transaction.rollback()
-    assert await everything(connection) == [[], [], []]

@@ -227,13 +227,6 @@ async def test_retry_from_failed_goes_into_the_child_and_opens_every_parent(conn
     assert {told.split(":")[0] for told in (await all_states(connection)).values()} == {"COMPLETED"}
 
 
-async def test_retry_of_a_child_opens_its_parents_as_well(connection: asyncpg.Connection) -> None:
-    await in_family(connection)
-    await ends(connection, "grandchild", 0, status="FAILED")
-    await retry_from_failed(connection, "grandchild")
-    assert await states(connection) == "RUNNING: RUNNING PENDING"
-
-
 async def test_a_child_that_was_cancelled_is_built_anew(connection: asyncpg.Connection) -> None:
     await planted(connection, WITH_CHILD)
     await planted_below(connection, CHAIN, "w1", 0)
