@@ -314,10 +314,6 @@ def test_a_recursive_alias_is_judged_one_level_deep() -> None:
     assert not kind.fits(DAY)
 
 
-def pay(item_id: int, note: str = "") -> TaskResult[int, TaskError]:
-    return TaskResult(ok=item_id)
-
-
 @pytest.mark.parametrize(
     ("node", "says"),
     [

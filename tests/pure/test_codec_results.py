@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from codec_models import ORDER_TEXT, Order, PaymentError, load_task_error, load_task_result, load_value
+from codec_models import ORDER_TEXT, PaymentError, load_task_error, load_task_result, load_value
 
-from horsies.domain.codec import dump_task_error, dump_task_result, dump_value, storable_task_result, with_retries_spent
+from horsies.domain.codec import dump_task_error, dump_task_result, storable_task_result, with_retries_spent
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
@@ -197,11 +197,6 @@ def test_an_error_whose_data_cannot_be_written_keeps_its_code_and_message(code: 
     assert load_task_result(text) == stored
 
 
-def test_a_result_that_can_be_written_stays_what_it_is() -> None:
-    result = TaskResult(ok=1)
-    assert storable_task_result(result) == (result, dump_task_result(result))
-
-
 def test_an_error_that_cannot_be_written_becomes_the_fixed_error() -> None:
     error = load_task_error(dump_task_error(TaskError(data={1})))
     assert error.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
@@ -272,11 +267,6 @@ def test_the_stored_form_of_an_exception_passes_through() -> None:
 def test_surrogates_in_a_message_do_not_cost_the_error() -> None:
     error = load_task_error(dump_task_error(TaskError(error_code="MINE", message="no file a\ud800")))
     assert (error.error_code, error.message) == ("MINE", "no file a\ufffd")
-
-
-def test_a_result_within_a_value_is_a_result_again() -> None:
-    value = {"both": [TaskResult(ok=Order(number=1, placed=ORDER.placed)), TaskResult(err=TaskError())]}
-    assert load_value(dump_value(value)) == value
 
 
 @pytest.mark.parametrize("empty", [None, {}])

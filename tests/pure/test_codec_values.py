@@ -177,10 +177,6 @@ def test_stored_fields_that_the_dataclass_has_lost_are_ignored() -> None:
     assert load_value(text) == PARCEL
 
 
-def test_the_status_of_a_summary_comes_back_as_a_status() -> None:
-    assert load_value(dump_value(SUMMARY)).status is WorkflowStatus.FAILED
-
-
 @pytest.mark.parametrize(
     ("value", "found"),
     [
@@ -198,13 +194,6 @@ def test_the_status_of_a_summary_comes_back_as_a_status() -> None:
 )
 def test_kinds_that_json_does_not_know_come_back_as_their_neighbour(value: Any, found: Any) -> None:
     assert load_value(dump_value(value)) == found
-
-
-def test_a_built_in_code_comes_back_as_member() -> None:
-    code = OperationalErrorCode.WORKER_CRASHED
-    text = dump_value(TaskError(error_code=code))
-    assert '"error_code":{"__builtin_task_code__":"WORKER_CRASHED"}' in text
-    assert load_value(text).error_code is code
 
 
 def test_shared_parts_are_written_twice_and_are_no_cycle() -> None:

@@ -173,14 +173,6 @@ def test_a_wide_list_has_the_message_and_then_ids_are_short():
     assert drawn(replace(failed, error_message="x" * 200), 160).endswith("x…")
 
 
-def test_columns_may_be_measured_and_then_nothing_of_them_is_cut():
-    long_names = [replace(ROW, name="a_name_of_forty_places_that_says_what_it"), FAILED]
-    needs = TASK_COLUMNS.measure(long_names, LOOK)
-    assert (needs["name"], needs["error"]) == (40, 12)
-    line = row_line(long_names[0], TASK_COLUMNS.place(160, needs), LOOK, 160, cursor=False, marked=False, struck=False)
-    assert "a_name_of_forty_places_that_says_what_it" in "".join(piece.text for piece in line)
-
-
 @pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
 @pytest.mark.parametrize("state", STATE_GLYPHS)
 def test_every_state_is_whole_wherever_it_has_words(width, state):

@@ -51,11 +51,6 @@ def is_shown(given: TaskConditions, status: str, state: str) -> bool:
     return (given.statuses is None or status in given.statuses) and all(state in one.values[0] for one in parts)  # type: ignore[operator]
 
 
-def test_an_empty_filter_has_no_condition() -> None:
-    assert asked("") == TaskConditions()
-    assert asked("").all == ()
-
-
 words = st.lists(st.sampled_from(list(STATES)), max_size=3)
 
 

@@ -40,14 +40,6 @@ def understood(text: str) -> TaskFilter | None:
         return None
 
 
-def test_the_example_of_the_design_is_understood_and_keeps_its_words() -> None:
-    text = (
-        "status:failed,running queue:email name:send_* error:TIMEOUT worker:web-1* id:7f3a since:1h until:10m"
-        ' tries:>1 wait:>30s run:>5m args:"order 42" -queue:low'
-    )
-    assert parse(text).text == text
-
-
 @pytest.mark.parametrize("text", ["", "  ", "\t\n"])
 def test_empty_text_asks_for_everything(text: str) -> None:
     assert parse(text) == TaskFilter()

@@ -328,14 +328,6 @@ def test_messages_survive_every_cut(batches: list[list[tuple[object, ...]]], dat
     assert received == [message for batch in batches for message in batch]
 
 
-@given(st.lists(messages, min_size=1, max_size=3))
-def test_messages_survive_one_byte_at_a_time(batches: list[list[tuple[object, ...]]]) -> None:
-    reader = FrameReader()
-    stream = b"".join(pack(batch) for batch in batches)
-    received = [message for byte in stream for message in reader.feed(bytes([byte]))]
-    assert received == [message for batch in batches for message in batch]
-
-
 def test_a_large_message_arrives_in_pieces() -> None:
     text = "x" * 1_000_000
     stream = pack([text])

@@ -190,13 +190,6 @@ def test_waiting_for_a_result_lets_the_time_pass_that_retries_need() -> None:
     assert timedelta(seconds=300) <= third - second < timedelta(seconds=302)
 
 
-def test_a_spent_retry_policy_ends_in_the_task_s_own_error() -> None:
-    with inline(app) as queue:
-        result = flaky.send(99).unwrap().get()
-    assert result.err is not None
-    assert (result.err.error_code, len(queue.sent()[0].attempts)) == ("TRY_AGAIN", 3)
-
-
 def test_a_delayed_task_waits_for_time_to_pass() -> None:
     with inline(app) as queue:
         add.schedule(3600, 1, 2)
@@ -318,12 +311,6 @@ async def test_a_plain_task_finds_no_running_loop_however_it_is_sent() -> None:
         assert await queue.run_async(60) == Ran(completed=1)
         assert [handle.get().unwrap() for handle in handles] == [7, 7]
     assert threading.get_ident() not in heard
-
-
-def test_a_plain_task_runs_in_the_thread_of_the_test() -> None:
-    with inline(app):
-        assert loop_of_its_own.send().unwrap().get().unwrap() == 7
-    assert heard == [threading.get_ident()]
 
 
 async def test_a_cancelled_test_leaves_its_task_unrun() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from task_apps import make_app
-from workflow_shop import Order, Sized, app, price, report, total
+from workflow_shop import Order, app, price
 
 from horsies import ErrorCode, OnError, TaskResult
 from horsies.domain.codec import dump_task_result
@@ -14,7 +13,7 @@ from horsies.domain.errors import HorsiesError, WorkflowValidationError
 from horsies.domain.plan import Meta, NodeRef, SourceResult, node_kwargs
 from horsies.workflow.context import WorkflowContext, WorkflowMeta
 from horsies.workflow.definition import WorkflowDefinition, find_definition
-from horsies.workflow.nodes import SubWorkflowNode, TaskNode, from_node
+from horsies.workflow.nodes import SubWorkflowNode
 from horsies.workflow.spec import WorkflowApp, WorkflowSpec
 from horsies.workflow.subworkflow_plan import BuildFailed, UnknownDefinition, UnreadableKwargs, child_plan
 
@@ -27,11 +26,6 @@ def refusal(build: Any, *arguments: Any) -> HorsiesError:
     assert caught.value.location is not None
     assert caught.value.location.file == __file__
     return caught.value
-
-
-def test_a_definition_is_found_by_its_key() -> None:
-    assert find_definition("shop.order") is Order
-    assert find_definition("shop.nothing") is None
 
 
 def test_a_definition_builds_a_workflow_as_its_meta_says() -> None:
@@ -55,19 +49,6 @@ def test_each_build_has_nodes_of_its_own() -> None:
     assert (Order.one.node_id, Order.sum.waits_for) == ("one", [Order.one, Order.two])
 
 
-def test_the_output_can_be_a_node_that_is_set_after_the_class() -> None:
-    class Later(WorkflowDefinition[int]):
-        name = "later"
-        definition_key = "tests.definitions.later"
-        one = price.node()(sku="a")
-
-        class Meta:
-            on_error = OnError.PAUSE
-
-    Later.Meta.output = Later.one
-    assert Later.build(app).to_plan().output_index == 0
-
-
 def test_a_node_of_the_module_can_be_the_output_in_the_class() -> None:
     class Outside(WorkflowDefinition[int]):
         name = "outside"
@@ -81,16 +62,6 @@ def test_a_node_of_the_module_can_be_the_output_in_the_class() -> None:
 
 
 MODULE_NODE = price.node()(sku="a")
-
-
-def test_a_definition_without_meta_is_plain() -> None:
-    class Plain(WorkflowDefinition[Any]):
-        name = "plain"
-        definition_key = "tests.definitions.plain"
-        one = price.node()(sku="a")
-
-    plan = Plain.build(app).to_plan()
-    assert (plan.on_error, plan.output_index, plan.success_policy) == ("fail", None, None)
 
 
 def test_nodes_of_base_classes_come_first_and_can_be_replaced() -> None:
@@ -201,11 +172,6 @@ def test_007_definitions_that_contain_each_other_would_never_end() -> None:
     assert [name.rpartition(".")[2] for name in caught.value.notes[0].split(" → ")] == ["Outer", "Inner", "Outer"]
     with pytest.raises(WorkflowValidationError):
         app.workflow("user", [SubWorkflowNode(Outer)], definition_key="k")
-
-
-def test_one_definition_may_be_used_many_times_side_by_side() -> None:
-    nodes = [SubWorkflowNode(Order), SubWorkflowNode(Order), SubWorkflowNode(Sized, kwargs={"count": 2})]
-    assert len(app.workflow("user", nodes, definition_key="k").tasks) == 3
 
 
 def test_a_slip_of_the_pen_in_meta_is_told() -> None:
@@ -320,17 +286,3 @@ OLD = app.workflow("old", [price.node()(sku="a")], definition_key="k")
 def test_a_build_must_give_a_workflow_of_that_call(what: str, reason: str) -> None:
     with pytest.raises(BuildFailed, match=reason):
         child_plan(app, "tests.definitions.stubborn", f'{{"what":"{what}"}}')
-
-
-def test_a_definition_can_be_built_for_another_application() -> None:
-    other = make_app()
-    spec = Order.build(other)
-    assert spec.broker is other.get_broker()
-
-
-def test_a_definition_with_a_result_of_a_sub_workflow() -> None:
-    order = SubWorkflowNode(Order)
-    node = TaskNode(report, waits_for=[order])
-    both = total.node()(left=from_node(SubWorkflowNode(Sized, kwargs={"count": 1}, node_id="sized")))
-    plan = app.workflow("user", [order, node, both, *both.waits_for], definition_key="k").to_plan()
-    assert plan.nodes[2].args_from == {"left": 3}

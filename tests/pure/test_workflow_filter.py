@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import assume, given, settings, strategies as st
-from query_texts import moments, storable, values
+from hypothesis import given, settings, strategies as st
 from schedule_scene import EVERY_5_MIN, a_run, a_schedule
 
 from horsies.domain.states import WorkflowStatus
 from horsies.query import (
-    KEYS,
     SCHEDULES,
     WORKFLOWS,
     FilterError,
     WorkflowConditions,
-    WorkflowFilter,
     completions,
     parse_schedules,
     parse_workflows,
@@ -28,15 +24,6 @@ from horsies.views.row_filter import matching_schedules
 
 ID = "019a7c2e-1111-7222-8333-44441cd6ba9a"
 
-words = st.sampled_from(["name:", "definition:", "error:", "id:", "parent:", "-name:", "-error:", "-parent:", ""])
-texts = st.tuples(words, st.lists(values, min_size=1, max_size=3).map(",".join)).map("".join)
-others = st.one_of(
-    st.sampled_from(["status:failed,PAUSED", "-status:done", "status:live", "parent:yes", "-parent:no", "-order"]),
-    moments.map("since:{}".format),
-    moments.map("until:{}".format),
-)
-filters = st.lists(texts | others, max_size=6).map(" ".join)
-
 
 def asked(text: str) -> WorkflowConditions:
     return workflow_conditions(parse_workflows(text))
@@ -46,26 +33,6 @@ def refused(text: str) -> FilterError:
     with pytest.raises(FilterError) as caught:
         parse_workflows(text)
     return caught.value
-
-
-def understood(text: str) -> WorkflowFilter | None:
-    try:
-        return parse_workflows(text)
-    except FilterError:
-        return None
-
-
-@given(filters)
-@settings(deadline=None, max_examples=200)
-def test_a_filter_written_out_asks_for_the_same(text: str) -> None:
-    found = understood(text)
-    assume(found is not None)
-    assert asked(str(found)) == asked(text)
-
-
-def test_an_empty_filter_has_no_condition() -> None:
-    assert asked("") == WorkflowConditions()
-    assert asked("").all == ()
 
 
 status_words = st.lists(st.sampled_from(list(WORKFLOWS.states)), max_size=3)
@@ -148,13 +115,6 @@ def test_what_no_workflow_can_match_is_refused(text: str, why: str) -> None:
     assert why in str(refused(text))
 
 
-def test_the_way_out_is_an_example_of_this_language_and_survives_pickling() -> None:
-    error = refused("stauts:failed")
-    assert parse_workflows(WORKFLOWS.example).text == WORKFLOWS.example
-    assert WORKFLOWS.example in str(error)
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
-
-
 def test_every_key_is_explained_and_its_example_understood() -> None:
     for key in WORKFLOWS.keys.values():
         assert key.example in WORKFLOWS.describe()
@@ -179,19 +139,6 @@ def test_completion_offers_the_words_of_this_language(text: str, completed: list
     found = completions(text, len(text), {"name": ["month_end"], "queue": ["mail"]}, WORKFLOWS)
     assert [text[: each.start] + each.text + text[each.end :] for each in found][: len(completed)] == completed
     assert bool(found) is bool(completed)
-
-
-def test_keys_that_both_languages_have_are_read_the_same_way() -> None:
-    shared = WORKFLOWS.keys.keys() & KEYS.keys()
-    assert shared == {"status", "name", "error", "id", "since", "until"}
-    assert all(WORKFLOWS.keys[name].kind is KEYS[name].kind for name in shared)
-
-
-@given(storable)
-@settings(deadline=None)
-def test_a_quoted_definition_is_looked_for_as_it_is(text: str) -> None:
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    assert asked(f'definition:"{quoted}"').exact("definition") == (text,)
 
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)

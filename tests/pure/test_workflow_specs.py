@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from task_apps import make_app, make_custom_app
-from workflow_shop import Item, Order, Parcel, Sized, app, orders, pack_all, price, report, skus, total
+from workflow_shop import Item, Order, app, orders, pack_all, price, report, skus, total
 
 from horsies import ErrorCode, MultipleValidationErrors, OnError, TaskError, TaskResult
 from horsies.domain.errors import HorsiesError, WorkflowContextMissingIdError, WorkflowValidationError
 from horsies.workflow.graph import slugify
-from horsies.workflow.nodes import MapNode, NodeKey, SubWorkflowNode, SuccessCase, SuccessPolicy, TaskNode, from_node
+from horsies.workflow.nodes import MapNode, NodeKey, SuccessCase, SuccessPolicy, TaskNode, from_node
 from horsies.workflow.spec import WorkflowSpec
 
 OPTIONS = '{"retry_policy":null,"good_until":null}'
@@ -136,11 +136,6 @@ def test_a_plan_holds_what_the_tables_hold() -> None:
     assert not any(node.is_subworkflow for node in plan.nodes)
 
 
-def test_a_node_without_arguments_has_an_empty_object_of_them() -> None:
-    (node,) = make(skus.node()()).to_plan().nodes
-    assert (node.kwargs_json, node.ctx_from, node.args_from) == ("{}", None, {})
-
-
 def test_a_sub_workflow_is_planned_with_its_key_and_a_plain_queue() -> None:
     plan = orders(2).to_plan()
     order, sized = plan.nodes[:2]
@@ -184,12 +179,6 @@ def test_without_an_application_a_workflow_can_be_made_but_not_started() -> None
     assert answer.err_value.code == "BROKER_NOT_CONFIGURED"
 
 
-def test_a_loose_workflow_whose_nodes_say_everything_has_a_plan() -> None:
-    spec = WorkflowSpec("loose", [TaskNode(price, kwargs={"sku": "a"}, queue="mail", priority=4)])
-    (node,) = spec.to_plan().nodes
-    assert (node.queue_name, node.priority) == ("mail", 4)
-
-
 def test_the_broker_is_that_of_the_application_at_the_time_of_the_start() -> None:
     other = make_app()
     spec = other.workflow("w", [price.node()(sku="a")], definition_key="k")
@@ -199,20 +188,12 @@ def test_the_broker_is_that_of_the_application_at_the_time_of_the_start() -> Non
     assert spec.broker is other.get_broker()
 
 
-def test_a_start_while_sends_are_suppressed_is_refused_with_an_id() -> None:
-    other = make_app()
-    spec = other.workflow("w", [price.node()(sku="a")], definition_key="k")
-    other.suppress_sends()
-    error = spec.start("my-id").err_value
-    assert (error.code, error.workflow_id, error.workflow_name) == ("VALIDATION_FAILED", "my-id", "w")
-
-
-async def test_the_other_ways_to_start_answer_the_same() -> None:
+async def test_a_start_while_sends_are_suppressed_is_refused_with_an_id() -> None:
     other = make_app()
     spec = other.workflow("w", [price.node()(sku="a")], definition_key="k")
     other.suppress_sends()
     error = (await spec.start_async("my-id")).err_value
-    assert error.code == "VALIDATION_FAILED"
+    assert (error.code, error.workflow_id, error.workflow_name) == ("VALIDATION_FAILED", "my-id", "w")
     assert spec.retry_start(error).err_value.code == "VALIDATION_FAILED"
     assert (await spec.retry_start_async(error)).err_value.code == "VALIDATION_FAILED"
 
@@ -225,15 +206,6 @@ def test_a_thousand_nodes_in_a_chain_are_checked_without_recursion() -> None:
     nodes[0].waits_for = [nodes[-1]]
     with pytest.raises(HorsiesError):
         make(*nodes)
-
-
-def test_what_users_write_in_the_shop_is_sound() -> None:
-    assert app.check() == []
-    assert Order.build(app).to_plan().output_index == 2
-    assert Sized.build_with(app, count=3).to_plan().output_index == 2
-    assert Parcel(1).weight == 1
-    assert SubWorkflowNode(Order).waits_for == []
-    assert report.task_name == "report"
 
 
 def test_the_factory_of_a_task_makes_a_node_with_the_given_options() -> None:
@@ -290,17 +262,6 @@ def test_a_node_with_an_id_gives_a_key_and_one_without_says_so() -> None:
         TaskNode(price).key()
 
 
-def test_a_node_of_a_definition_has_the_name_of_its_attribute() -> None:
-    assert Order.one.key() == NodeKey("one")
-    assert [name for name, _ in Order.get_workflow_nodes()] == ["one", "two", "sum"]
-
-
-def test_the_name_of_a_node_is_that_of_what_it_runs() -> None:
-    nodes = [TaskNode(price), SubWorkflowNode(Sized), TaskNode.map(price, over=["a"])]
-    assert [node.name for node in nodes] == ["price", "sized", "price"]
-    assert [repr(node) for node in nodes] == ["<TaskNode 'price'>", "<SubWorkflowNode 'sized'>", "<MapNode 'price'>"]
-
-
 def test_a_map_waits_for_the_node_that_it_goes_over() -> None:
     listing, other = skus.node()(), report.node()()
     short = TaskNode.map(price, over=listing, max_items=5)
@@ -308,9 +269,3 @@ def test_a_map_waits_for_the_node_that_it_goes_over() -> None:
     assert (short.waits_for, short.max_items, short.kwargs) == ([listing], 5, {})
     assert MapNode(price, listing, waits_for=[other]).waits_for == [other, listing]
     assert MapNode(price, listing, waits_for=[listing]).waits_for == [listing]
-
-
-def test_a_node_knows_the_line_where_it_was_written() -> None:
-    node = price.node()(sku="marked")
-    assert node.location is not None
-    assert node.location.source.strip() == 'node = price.node()(sku="marked")'
