@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from worker_scene import a_snapshot
+
 from horsies.config.recovery import RecoveryConfig
 from horsies.findings import Finding, FindingKind, PredictedAction, Severity
 from horsies.findings.cluster import SweepState
 from horsies.findings.diagnose import Report
 from horsies.findings.searches.in_flight import STALE_RUN, WORKER_LOST
-from horsies.views import Count, Liveness, QueueRow, Snapshot, WorkerRow
+from horsies.views import Count, Liveness, QueueRow, WorkerRow
 from horsies_tui.health.glance import Glance
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
@@ -24,27 +26,8 @@ def a_worker(
     worker_id: str = "web-1", liveness: Liveness = Liveness.ALIVE, silent_s: float = 2, **fields: Any
 ) -> WorkerRow:
     """A worker that runs 4 tasks in 8 processes."""
-    snapshot = Snapshot(
-        ago(silent_s),
-        worker_id,
-        7,
-        8,
-        8,
-        8,
-        None,
-        ("mail",),
-        {},
-        {},
-        {},
-        4,
-        0,
-        100.0,
-        200.0,
-        1.0,
-        5.0,
-        ago(3600),
-        "1",
-        False,
+    snapshot = a_snapshot(
+        at=ago(silent_s), hostname=worker_id, pid=7, running=4, claimed=0, children_memory_mb=200.0, memory_percent=1.0
     )
     usual = {"running": 4, "claimed": 0, "snapshot": snapshot}
     told = {"draining_since": None, "draining_by": None, "draining_reason": None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from task_apps import make_app
@@ -85,29 +84,6 @@ def test_every_module_that_cannot_be_imported_is_reported_and_ends_the_check(pro
     ]
 
 
-DEFINITIONS = """
-from horsies import TaskError, TaskResult
-from test_app_checks import APPS
-app = APPS[-1]
-@app.task("first")
-def first(): ...
-"""
-
-
-def test_a_bad_definition_in_a_module_is_reported_as_itself(project: Path) -> None:
-    app = make_app()
-    APPS.append(app)
-    app.discover_tasks(write(project, check_definition=DEFINITIONS))
-    (error,) = app.check()
-    assert error.code is ErrorCode.TASK_NO_RETURN_TYPE
-
-
-SENDS = """
-from test_app_checks import APPS, OUTCOMES
-OUTCOMES.append(APPS[-1].tasks["good"].send())
-"""
-
-
 def test_a_database_that_cannot_be_reached_is_an_error_of_the_live_check_only() -> None:
     app = make_app()
     assert app.check() == []
@@ -121,10 +97,6 @@ async def test_a_live_check_works_inside_an_event_loop() -> None:
     assert "cannot connect" in error.message
 
 
-APPS: list[Any] = []
-OUTCOMES: list[Any] = []
-
-
 async def test_a_worker_inside_another_program_begins_with_the_check_too() -> None:
     """It raises before it connects: nothing answers there, and it would wait for the database."""
     app = make_app(default_unhandled_error_code="TASK_EXPIRED")
@@ -132,9 +104,3 @@ async def test_a_worker_inside_another_program_begins_with_the_check_too() -> No
         async with app.run_worker(locator="nowhere:app"):
             raise NotImplementedError
     assert [error.code for error in caught.value.report.errors] == [ErrorCode.CHECK_RESERVED_CODE_COLLISION]
-
-
-HELD = """
-from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult, WorkflowDefinition, WorkflowSpec
-app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost:1/none")))
-"""

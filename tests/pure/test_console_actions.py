@@ -6,11 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from textual.widget import Widget
 
 from horsies.cli.tui import _SCREENS
 from horsies.domain.errors import ConfigurationError
-from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, bindings, key_label, key_name
+from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, key_label, key_name
 from horsies_tui.activity.view import ActivityView
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
@@ -97,14 +96,6 @@ def test_what_writes_is_a_capital_and_undo_is_the_only_other_one() -> None:
     assert others == {"verbs.undo", "activity.undo", "outcome.undo"}
 
 
-def test_bindings_carry_the_id_by_which_a_user_moves_them() -> None:
-    assert {binding.id for binding in bindings(Scope.DETAIL)} == {
-        action.id for action in ACTIONS if action.scope is Scope.DETAIL
-    }
-    assert action_of("app.help") in ACTIONS
-    assert action_of(None) is None
-
-
 def test_a_key_is_shown_as_people_write_it_and_in_ascii_where_asked() -> None:
     assert [key_label(key) for key in ("question_mark", "enter", "ctrl+r", "G", "space")] == [
         "?",
@@ -153,13 +144,6 @@ def test_a_wrong_key_says_which_line_of_which_file(user: dict[str, str], says: s
 
 def test_a_key_of_one_screen_is_free_on_another() -> None:
     assert keymap({"detail.find": "f"}, FILE) == {"detail.find": "f"}
-
-
-def test_textual_takes_every_scope_for_bindings_of_a_widget() -> None:
-    class All(Widget):
-        BINDINGS = bindings(*Scope)
-
-    assert len(list(All()._bindings)) == sum(len(action.keys) for action in ACTIONS)
 
 
 def test_ctrl_c_is_fixed_and_taken_before_any_widget_sees_it() -> None:

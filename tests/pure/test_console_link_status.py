@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from horsies.domain.errors import HorsiesError
 from horsies.store.schema.state import SchemaKind, SchemaState
 from horsies.views.reader_session import Replay, Tables
-from horsies_tui.feed.clock import DatabaseClock, FrozenClock
+from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.freshness import StandbyLag
 from horsies_tui.feed.status import FeedFailure, LinkState, LinkStatus, lacks, sentence
 
@@ -63,11 +63,6 @@ def test_the_words_say_no_more_than_is_known(status: LinkStatus, words: str) -> 
     assert status.words(NOW) == words
 
 
-def test_a_database_can_be_asked_in_these_states_alone() -> None:
-    up = {state for state in LinkState if replace(STATUS, state=state).is_up}
-    assert up == set(LinkState) - {LinkState.CONNECTING, LinkState.STALE, LinkState.DOWN}
-
-
 def at_one_moment(clock: DatabaseClock) -> tuple[datetime, float]:
     """Both times of the clock: asked again if the machine has run something else in between."""
     while True:
@@ -91,22 +86,6 @@ def test_the_clock_comes_as_near_to_the_database_as_its_answers_prove(
     now, passed = at_one_moment(clock)
     error = (now - started).total_seconds() - (passed - zero)
     assert abs(error) <= min(took for took, _ in trips) + 0.01
-
-
-def test_an_answer_that_proves_nothing_new_does_not_move_the_clock() -> None:
-    clock = DatabaseClock()
-    zero = clock._zero
-    clock.learn(clock.now(), clock.monotonic() - 0.5, clock.monotonic() + 0.5)
-    assert clock._zero == zero
-    assert abs(clock.offset_s) < 0.1
-
-
-def test_a_frozen_clock_moves_when_it_is_told_to() -> None:
-    clock = FrozenClock(NOW)
-    clock.learn(NOW + timedelta(days=1), 0.0, 0.0)
-    assert clock.now() == NOW
-    clock.advance(2.5)
-    assert (clock.now(), clock.monotonic(), clock.offset_s) == (at(2.5), 2.5, 0.0)
 
 
 def test_a_sentence_is_one_line_with_the_way_out() -> None:

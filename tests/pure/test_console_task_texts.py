@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, strategies as st
 from story_scene import T0, at, row, running, story, told, waiting
+from test_console_link_status import STATUS
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.query import parse
@@ -20,24 +21,7 @@ from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.task_list_texts import empty_words, tally
 
 NOW = datetime(2026, 11, 18, 3, 0, tzinfo=UTC)
-CONNECTING = LinkStatus(
-    state=LinkState.CONNECTING,
-    detail="",
-    since=NOW,
-    last_data_at=None,
-    next_try_at=None,
-    poll_s=2.0,
-    latency_s=None,
-    clock_offset_s=0.0,
-    database_label="db01/app",
-    context_name=None,
-    context_colour=None,
-    production=False,
-    read_only=False,
-    actor="ops@bastion",
-    server_version=None,
-    lacks=(),
-)
+CONNECTING = replace(STATUS, state=LinkState.CONNECTING, since=NOW, last_data_at=None, server_version=None)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from textual.color import Color
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import FLOW_GLYPHS, STATE_GLYPHS
 from horsies_tui.look.tones import OWN, Tone, state_tone, tone_css
-from horsies_tui.shell import environment
 
 READABLE = 4.5
 """The contrast that WCAG AA requires of text."""
@@ -83,9 +82,3 @@ def test_the_ansi_theme_has_only_the_terminals_own_colours():
     assert {colours[token] for token in TOKENS.values()} <= {
         f"ansi_{name}" for name in ("default", "blue", "cyan", "green", "yellow", "red", "magenta")
     } | {"ansi_default 50%"}
-
-
-def test_an_option_can_name_every_theme():
-    assert set(environment.THEMES) == themes.THEMES.keys()
-    assert environment.DARK == themes.DEFAULT
-    assert environment.ANSI == themes.ANSI

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from math import isclose
 
@@ -14,7 +14,7 @@ from horsies.views import TaskDetail, TaskRow
 from horsies_tui.look.glyphs import ASCII
 from horsies_tui.look.lines import width_of
 from horsies_tui.story.lines import Fold
-from horsies_tui.task.lanes import Lane, LanePhase, lanes, places
+from horsies_tui.task.lanes import Lane, lanes, places
 from horsies_tui.task.timeline import EARLIER, timeline
 
 LENGTHS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e7)), min_size=1, max_size=60)
@@ -205,12 +205,6 @@ def test_every_sign_of_the_drawing_stands_where_its_time_is() -> None:
     assert axis.startswith("   11:20:03Z ")
     assert " 25m52s " in axis
     assert axis[: second.index("✗")].rstrip().endswith("11:45:55Z")
-
-
-def test_a_phase_that_is_unknown_is_no_stretch() -> None:
-    lane = lanes(story(), at(2_000))[0]
-    assert lane.phase(LanePhase.BACKOFF) is None
-    assert (lane.phase(LanePhase.RUNNING) or lane.stretches[0]).length == timedelta(seconds=842)
 
 
 def test_a_run_that_an_operator_took_away_is_no_failure_of_a_worker() -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from story_scene import row as task_row
 
 from horsies.views import Cursor, Sort, TaskPage, TaskRow, cursor_of
 from horsies_tui.tasks.window import RowWindow, Slice
@@ -16,35 +17,9 @@ NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 
 def row(number: int, status: str = "PENDING", priority: int = 100) -> TaskRow:
     made = NOW + timedelta(seconds=number)
-    return TaskRow(
-        id=f"task-{number:05}",
-        name="demo.add",
-        queue="default",
-        priority=priority,
-        status=status,
-        state=status,
-        created_at=made,
-        sent_at=made,
-        enqueued_at=made,
-        next_retry_at=None,
-        good_until=None,
-        claimed_at=None,
-        claim_expires_at=None,
-        started_at=None,
-        finalizing_at=None,
-        finished_at=None,
-        retry_count=0,
-        max_retries=0,
-        worker_id=None,
-        worker_hostname=None,
-        worker_pid=None,
-        worker_process_name=None,
-        error_code=None,
-        is_workflow_task=False,
-        unique_key=None,
-        rerun_of=None,
-        beat_at=None,
-    )
+    moments = dict.fromkeys(("created_at", "sent_at", "enqueued_at"), made)
+    usual = {"next_retry_at": None, "retry_count": 0, "status": status, "state": status, "priority": priority}
+    return task_row(id=f"task-{number:05}", **usual, **moments)
 
 
 @dataclass

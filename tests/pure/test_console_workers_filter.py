@@ -91,17 +91,6 @@ def test_what_cannot_be_meant_is_told_with_the_way_out(text: str, message: str, 
     assert problem.suggestion == suggestion
 
 
-TERMS = st.sampled_from(
-    ["status:gone", "-status:late", "host:web-*", "queue:a,b", "load:>80", "up:<1h", "has:tasks", "web", "-db", "pid:1"]
-)
-
-
-@given(st.lists(TERMS, unique_by=lambda term: term.lstrip("-").partition(":")[0]))
-def test_the_text_of_a_filter_means_the_same_again(terms: list[str]) -> None:
-    understood = parse_workers(" ".join(terms))
-    assert parse_workers(understood.text) == understood
-
-
 def test_keys_words_and_what_exists_are_offered() -> None:
     assert [each.text for each in completions("st", 2, {}, WORKERS)][:1] == ["status:"]
     assert "gone" in [each.text for each in completions("status:g", 8, {}, WORKERS)]

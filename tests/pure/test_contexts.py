@@ -32,12 +32,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CONFIG_HOME": str(tmp_path)}
 
 
-def test_with_nothing_configured_the_embedded_server_is_used(tmp_path: Path) -> None:
-    choice = choose_database(None, None, {"XDG_CONFIG_HOME": str(tmp_path), "DATABASE_URL": ""})
-    assert choice.url is None
-    assert "embedded" in choice.reason
-
-
 def test_a_foreign_database_url_in_the_environment_is_named_as_the_culprit(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="it comes from DATABASE_URL") as caught:
         choose_database(None, None, {"XDG_CONFIG_HOME": str(tmp_path), "DATABASE_URL": "mysql://u:hunter2@h/d"})

@@ -54,12 +54,6 @@ def test_a_second_list_of_modules_replaces_the_first_with_a_warning(caplog: pyte
     assert "replaced" in caplog.text
 
 
-def test_discovering_imports_nothing_yet() -> None:
-    app = make_app()
-    app.discover_tasks(["no_such_package"])
-    assert app.get_discovered_task_modules() == ["no_such_package"]
-
-
 def test_given_modules_are_imported_exactly_without_what_lies_below(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -46,20 +45,6 @@ def test_a_clock_that_is_set_back_does_not_bring_old_ids_back(monkeypatch: pytes
     assert {UUID(task_id).version for task_id in following} == {7}
 
 
-def test_a_forked_child_makes_ids_of_its_own() -> None:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, "\n".join(new_task_id() for _ in range(200)).encode())
-        os._exit(0)
-    ours = [new_task_id() for _ in range(200)]
-    os.waitpid(child, 0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        theirs = pipe.read().split("\n")
-    assert len({*ours, *theirs}) == 400
-
-
 SEND: dict[str, Any] = {
     "task_name": "demo.add",
     "queue_name": "default",
@@ -75,29 +60,6 @@ SEND: dict[str, Any] = {
 
 def test_the_enqueue_fingerprint_of_the_contract() -> None:
     assert enqueue_sha(**SEND) == "b521547d30ae8182cc435ac9da57f62946dd24256340ba3926c7ad09e79036c5"
-
-
-@pytest.mark.parametrize(
-    ("field", "other"),
-    [
-        ("task_name", "demo.sub"),
-        ("queue_name", "slow"),
-        ("priority", 1),
-        ("args_json", None),
-        ("kwargs_json", "{}"),
-        ("sent_at", datetime(2026, 1, 2, 3, 4, 5, 679, UTC)),
-        ("good_until", datetime(2026, 1, 2, tzinfo=UTC)),
-        ("enqueue_delay_seconds", 0),
-        ("task_options", None),
-    ],
-)
-def test_every_part_of_a_send_counts(field: str, other: object) -> None:
-    assert enqueue_sha(**{**SEND, field: other}) != enqueue_sha(**SEND)
-
-
-def test_the_zone_of_a_moment_does_not_count() -> None:
-    elsewhere = SEND["sent_at"].astimezone(timezone(timedelta(hours=5, minutes=30)))
-    assert enqueue_sha(**{**SEND, "sent_at": elsewhere}) == enqueue_sha(**SEND)
 
 
 def test_the_slot_id_of_the_contract() -> None:

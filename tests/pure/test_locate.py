@@ -116,13 +116,6 @@ def test_two_apps_in_a_module_need_a_name(project: Path) -> None:
     assert locate_app("two:second") is not locate_app("two:app")
 
 
-def test_a_module_without_an_app_says_so(project: Path) -> None:
-    write(project / "none.py", "value = 3")
-    error = refusal("none")
-    assert error.code is ErrorCode.CLI_INVALID_ARGS
-    assert "contains no application" in error.message
-
-
 @pytest.mark.parametrize("locator", ["nowhere", "nowhere.jobs:app", "nowhere.py", "dir/nowhere.py:app"])
 def test_a_module_that_does_not_exist_is_named(project: Path, locator: str) -> None:
     error = refusal(locator)
@@ -197,11 +190,6 @@ def test_a_module_that_failed_is_tried_anew(project: Path) -> None:
     assert refusal("email.py").code is ErrorCode.MODULE_EXEC_ERROR
     path.write_text(APP)
     assert "where" in locate_app("email.py").tasks
-
-
-def test_an_error_of_a_definition_is_shown_as_it_is(project: Path) -> None:
-    write(project / "bad_task.py", APP + "\n@app.task('where')\ndef again(): ...\n")
-    assert refusal("bad_task").code is ErrorCode.TASK_NO_RETURN_TYPE
 
 
 def test_discovered_modules_are_left_for_later(project: Path) -> None:

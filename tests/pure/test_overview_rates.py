@@ -21,13 +21,6 @@ from horsies_tui.overview.rows import QUEUE_COLUMNS, QueueLine, queue_lines
 RATES = st.floats(0, 1000, allow_subnormal=False)
 
 
-def test_a_queue_drains_in_what_is_due_by_what_goes_out_more_than_comes_in() -> None:
-    found = outlook(a_queue(due=1440), QueueRate(28, 30))
-    assert found.course is Course.DRAINS
-    assert found.left is not None
-    assert found.left.total_seconds() == 720
-
-
 def test_each_course_has_its_reason() -> None:
     courses = {
         Course.EMPTY: outlook(a_queue(), QueueRate(5, 0)),

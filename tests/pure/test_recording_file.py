@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_console_link_status import STATUS
 
 from horsies_tui.feed.recorded import SnapshotPart
-from horsies_tui.feed.status import LinkState, LinkStatus
 from horsies_tui.recording.file import MAGIC, RecordedFrame, RecordingError, RecordingReader, RecordingWriter
 from horsies_tui.recording.player import Player, words
 from horsies_tui.recording.recorder import Recorder
@@ -20,24 +19,6 @@ from horsies_tui.recording.recorder import Recorder
 T0_MS = 1_795_000_000_000
 ROWS = ("tasks", "rows", "", "newest")
 DETAIL = ("detail", "task", "7f3a")
-STATUS = LinkStatus(
-    state=LinkState.LIVE,
-    detail="",
-    since=datetime.fromtimestamp(T0_MS / 1000, UTC),
-    last_data_at=None,
-    next_try_at=None,
-    poll_s=2.0,
-    latency_s=None,
-    clock_offset_s=0.0,
-    database_label="db01/app",
-    context_name=None,
-    context_colour=None,
-    production=False,
-    read_only=False,
-    actor="ops",
-    server_version="18.0",
-    lacks=(),
-)
 
 
 class Scene:

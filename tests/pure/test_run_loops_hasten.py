@@ -59,15 +59,6 @@ async def test_haste_ends_the_pause_after_a_failure_and_shortens_the_next_ones(s
     await supervisor.stop_all()
 
 
-async def test_without_haste_the_pause_is_the_configured_one(supervisor: Supervisor) -> None:
-    loop = Store(failures=1)
-    supervisor.start([loop])  # type: ignore[list-item]
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await loop.stored.wait()
-    await supervisor.stop_all()
-
-
 async def test_the_first_loop_that_gets_through_ends_the_pauses_of_all(supervisor: Supervisor) -> None:
     """When each waited its own 30 s, outcomes were stored up to 21 s after new runs had begun."""
     first, others = Store(failures=1), [Store(failures=1) for _ in range(3)]

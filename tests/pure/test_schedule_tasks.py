@@ -69,11 +69,6 @@ def test_a_slot_always_makes_the_same_row() -> None:
     assert {row.task_id, row.enqueue_sha}.isdisjoint({one.at(NOON + SECOND).task_id, one.at(NOON + SECOND).enqueue_sha})
 
 
-def test_the_id_is_the_one_that_upstream_makes() -> None:
-    one = planned(every(1, name="nightly"))
-    assert one.at(datetime(2026, 1, 2, 3, tzinfo=UTC)).task_id == "784f255b-b917-5a7a-b181-c14986886c08"
-
-
 def test_the_queue_of_the_schedule_comes_first_with_its_priority() -> None:
     assert planned(every(1), queues=True).at(NOON)[4:6] == ("default", 50)
     assert planned(every(1, queue_name="urgent"), queues=True).at(NOON)[4:6] == ("urgent", 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import json
-import typing
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
@@ -329,9 +328,3 @@ def test_rows_with_plain_json_run() -> None:
     """As plain SQL or another language writes them."""
     assert ran(TASKS["deep dataclass"], '[{"lines":[{"amount":"1.10"}]}]', None).ok == Basket([Money(Decimal("1.10"))])
     assert ran(TASKS["uuid"], None, json.dumps({"value": str(UUID(int=7))})).ok == UUID(int=7)
-
-
-def test_hints_of_all_values_are_supported() -> None:
-    assert len(VALUES) >= 60
-    assert {name for name, (hint, _) in VALUES.items() if fidelity(hint) is Fidelity.OWN} >= {"uuid", "set", "decimal"}
-    assert typing.get_type_hints(Box)

@@ -51,12 +51,6 @@ def test_the_kwargs_of_a_node_are_stored_as_documented() -> None:
     )
 
 
-def test_every_task_of_a_workflow_is_told_which_node_it_is() -> None:
-    assert node_kwargs(None, results={}, ctx=None, meta=META) == (
-        '{"__horsies_workflow_meta__":{"workflow_id":"w-1","task_index":4,"task_name":"sum"}}'
-    )
-
-
 @pytest.mark.parametrize("stored", ["[1]", "{", "3"])
 def test_damaged_kwargs_of_a_node_are_told_apart(stored: str) -> None:
     with pytest.raises(CorruptJsonError, match="task_kwargs"):
@@ -91,11 +85,6 @@ def test_a_large_result_is_not_copied_but_referred_to() -> None:
     assert read(resolved)["left"] == load_task_result(large)
     assert read(resolved)["right"] == TaskResult(ok=1)
     assert references(resolved) == frozenset()
-
-
-def test_a_result_that_was_not_read_for_its_size_is_referred_to() -> None:
-    unread = SourceResult(NodeRef("w-1", 0), "COMPLETED", None, 10_000_000)
-    assert references(node_kwargs(None, results={"left": unread}, ctx=None, meta=META)) == {NodeRef("w-1", 0)}
 
 
 def test_a_reference_to_a_node_that_is_gone_becomes_an_error() -> None:
