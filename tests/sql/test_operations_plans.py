@@ -13,10 +13,11 @@ import pytest
 from database_server import DatabaseServer
 from statements import statement
 
-from horsies.operations.task_targets import change_statement, refusal_statement
+from horsies.operations.task_targets import change_statement
 from horsies.operations.undo import undo_statement
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import verbs_for
+from horsies.store.statements import renumbered
 
 ROWS = 30_000
 BATCH = 100
@@ -125,7 +126,9 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
     assert await indexes_of(grown, "change", change_statement(verb), arguments) == read
     if of_refusal is not None:
         asked = IDS if verb.gives is None else f"{IDS}, {values}"
-        assert await indexes_of(grown, "refusals", refusal_statement(verb), asked) == of_refusal
+        assert verb.refuses is not None
+        refusals = statement("task_refusals", refusal=renumbered(statement(verb.refuses[1]), by=-15))
+        assert await indexes_of(grown, "refusals", refusals, asked) == of_refusal
 
 
 async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:

@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.config.contexts import Context, DatabaseChoice
     from horsies.store.embedded import EmbeddedPlace
+
+_TWO_NAMED: Final = "--database-url and --context both name a database; give one of them"
 
 
 @dataclass(slots=True)
@@ -65,9 +67,11 @@ class DatabaseOptions:
         """
         from horsies.config.contexts import NamedApplication, choose_database
 
+        if self.url is not None and self.context is not None:
+            raise typer.BadParameter(_TWO_NAMED)
         module = self.module
         application = None if module is None else NamedApplication(module, _imported(module).config.broker.url)
-        choice = choose_database(self.url, _only_context(self.url, self.context), os.environ, application)
+        choice = choose_database(self.url, self.context, os.environ, application)
         advice.options = choice.options
         for other in choice.passed_over:
             if other.by_application:
@@ -77,7 +81,10 @@ class DatabaseOptions:
 
     def choose_existing(self) -> DatabaseChoice:
         """Choose for a command that needs an existing database: none is created without a question."""
-        return existing(self.choose())
+        choice = self.choose()
+        if choice.url is None:
+            require_embedded(choice)
+        return choice
 
 
 def database_parameters() -> list[Parameter]:
@@ -105,10 +112,11 @@ def choose_for(app: Horsies, locator: str, database_url: str | None, context: st
     """Have an application use the database that the options and the environment select."""
     from horsies.config.contexts import NamedApplication, choose_database
 
+    if database_url is not None and context is not None:
+        raise typer.BadParameter(_TWO_NAMED)
     application = NamedApplication(locator, app.config.broker.url)
     is_named = database_url is not None or context is not None
-    named_context = _only_context(database_url, context)
-    choice = choose_database(database_url, named_context, os.environ, application, guarded=is_named)
+    choice = choose_database(database_url, context, os.environ, application, guarded=is_named)
     advice.options = choice.options
     app.use_database(choice)
     return choice
@@ -140,12 +148,6 @@ def only_module(argument: str | None, option: str | None) -> str:
     )
 
 
-def _only_context(database_url: str | None, context: str | None) -> str | None:
-    if database_url is not None and context is not None:
-        raise typer.BadParameter("--database-url and --context both name a database; give one of them")
-    return context
-
-
 def _imported(module: str) -> Horsies:
     from horsies.domain.masking import mask_word
     from horsies.locate import locate_app
@@ -158,21 +160,18 @@ def _imported(module: str) -> Horsies:
         return locate_app(module)
 
 
-def existing(choice: DatabaseChoice) -> DatabaseChoice:
-    """Return once the chosen database exists: created earlier, or now that the user agreed.
+def require_embedded(choice: DatabaseChoice) -> None:
+    """Return once the embedded server of the default place exists: made earlier, or now that the user agreed.
 
-    Otherwise a list would create the embedded server of the default place, and answer "no task" to an operator whose
-    URL was not set in that shell.
+    Otherwise a list would create it, and answer "no task" to an operator whose URL was not set in that shell.
     """
     import asyncio
 
     from horsies.store.embedded import default_place
 
-    if choice.url is not None:
-        return choice
     place = default_place()
     if os.path.isdir(place.data):  # noqa: PTH112 - Path.is_dir raises where a directory above may not be entered
-        return choice
+        return
     error = _nothing_configured(place)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise error
@@ -181,7 +180,6 @@ def existing(choice: DatabaseChoice) -> DatabaseChoice:
     if typed.strip().lower() not in ("y", "yes"):
         raise error
     asyncio.run(migrate(choice, "init", dry_run=False))
-    return choice
 
 
 async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:

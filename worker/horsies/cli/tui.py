@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.database import DatabaseOptions, existing
+from horsies.cli.database import DatabaseOptions, require_embedded
 from horsies.cli.options import ApplicationOption, ContextOption, DatabaseUrlOption, DebugOption, debugging
 from horsies.display.terminal import say
 
@@ -96,7 +96,8 @@ def tui(
     clusters = _clusters(file, context, task_id)
     choice = _choice(replay, database_url, clusters[0] if clusters else context, module)
     launch = None if serve else _launcher()
-    choice = choice if replay is not None else existing(choice)
+    if replay is None and choice.url is None:
+        require_embedded(choice)
     if launch is None:
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
     settings = import_module("horsies_tui.settings")

@@ -57,7 +57,10 @@ async def preview_of(conn: asyncpg.Connection, verb: TaskVerb, selection: Select
     possible = [task_id for task_id, reason in reasons.items() if reason is None]
     if verb.refuses is not None and possible:
         value = () if verb.gives is None else (options[VALUE],)
-        reasons |= map(tuple, await conn.fetch(refusal_statement(verb), possible, *value))
+        # The value that the verb gives is $17 in the statement that changes the task, and $2 in this one.
+        refusal = renumbered(statement(*verb.refuses), by=-15)
+        rows = await conn.fetch(statement(__name__, "task_refusals", refusal=refusal), possible, *value)
+        reasons |= map(tuple, rows)
     eligible = [one for one in seen if reasons[one.task_id] is None]
     refused = [Refusal(_target(one), reason) for one in seen if (reason := reasons[one.task_id]) is not None]
     refused += [Refusal(Target("task", lost, "?", "missing"), "no task has this id") for lost in frozen.missing]
@@ -117,12 +120,6 @@ def change_statement(verb: TaskVerb) -> str:
         return statement(*verb.statement, judged=statement(__name__, "judged"), refusal=refusal)
     sets = statement(*verb.sets) if verb.sets else statement(__name__, "task_ended")
     return statement(__name__, "task_change", refusal=refusal, sets=sets)
-
-
-def refusal_statement(verb: TaskVerb) -> str:
-    """Return `task_refusals` with the fragment of the verb, in which `$17` is the value that the verb gives."""
-    assert verb.refuses is not None
-    return statement(__name__, "task_refusals", refusal=renumbered(statement(*verb.refuses), by=-15))
 
 
 def _target(seen: ExpectedState) -> Target:

@@ -12,12 +12,12 @@ from typing import Any, Final, NoReturn
 
 import typer
 
-from horsies.cli.database import DatabaseOptions, advised
+from horsies.cli.database import DatabaseOptions
 from horsies.cli.options import INTERRUPTED
 from horsies.cli.reading import READ_ONLY_SETTINGS, check_targets, unless_blocked
 from horsies.cli.verbs.report import ABORTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.cli.verbs.typed_values import ApplicationTypes
-from horsies.config.contexts import DatabaseChoice
+from horsies.config.contexts import DatabaseChoice, advise
 from horsies.display.formatting import number
 from horsies.display.json_output import print_json
 from horsies.display.terminal import Screen, ask, say
@@ -173,7 +173,7 @@ async def _preview(
                 held.push_async_callback(_release, database, asked, hold)
                 held.enter_context(_renewed(database, asked, hold))
             seen = await preview(connection, verb, selection, **options)
-    return replace(seen, held=count, command=advised(seen.command))
+    return replace(seen, held=count, command=advise(seen.command, asked.choice.options))
 
 
 @contextmanager
