@@ -83,7 +83,7 @@ def _commands(begun: CommandWord | None, cursor: int, known: Known) -> list[Comp
     found |= {one.name: f"{one.usage}  {one.help}".strip() for one in SYNTAX}
     for verb in VERBS.values():
         found.setdefault(verb.name, verb.hint)
-    found |= {name: "VERB NAME  Act on what is named." for name in GROUPS if name not in SCREENS}
+    found |= {name: "VERB NAME  Apply a verb to targets by their names." for name in GROUPS if name not in SCREENS}
     fitting = [(not name.startswith(prefix), name) for name in found if prefix in name]
     return [Completion(start, end, name, found[name]) for _, name in sorted(fitting, key=lambda one: one[0])]
 

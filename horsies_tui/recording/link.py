@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_WRITES: Final = "this is a recording, and what has happened cannot be changed"
-_NOTHING_READ: Final = "this is a recording: what was not on screen then cannot be read now"
+NO_WRITES: Final = "this is a recording: nothing can be changed"
+_NOTHING_READ: Final = "this is a recording: it has only what was on screen"
 
 
 class ReplayLink(DatabaseLink):

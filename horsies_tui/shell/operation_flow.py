@@ -90,8 +90,7 @@ class OperationFlow:
     def _undoing(self) -> Intent | None:
         last = self.last
         if last is None or not last.can_be_undone:
-            what = "nothing to undo"
-            self._console.say(f"{what}; horsies audit undo reverts earlier operations")
+            self._console.say("nothing to undo; horsies audit undo reverts earlier operations")
             return None
         return Intent(UNDO, Selection.of_ids([str(last.outcome.operation_id)]), undoes=last.intent.kind)
 

@@ -47,7 +47,7 @@ _SORT_HELP: Final = {
     WorkerSort.TROUBLE: ("t", "lost with tasks, late, draining, alive"),
     WorkerSort.NAME: ("n", "by host and process"),
     WorkerSort.LOAD: ("l", "by the share of its processes that run a task"),
-    WorkerSort.TASKS: ("k", "by what it holds, claimed or running"),
+    WorkerSort.TASKS: ("k", "claimed and running ones"),
     WorkerSort.CPU: ("c", "of its own process"),
     WorkerSort.MEMORY: ("m", "its own and that of its children"),
     WorkerSort.YOUNGEST: ("y", "by its start"),

@@ -85,7 +85,7 @@ def stats(
     ] = None,
     sort: Annotated[
         StatisticsOrder,
-        typer.Option(help="The largest first. `worst`: by failures times their share, then by what is busy longest."),
+        typer.Option(help="The largest first. `worst`: by failures times their share, then by busy time."),
     ] = StatisticsOrder.WORST,
     as_json: JsonOption = False,
     filter_help: FilterHelpOption = False,
