@@ -277,7 +277,7 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
 
     @on(DatabaseSession.RecoveryRead)
     def _show_recovery(self, message: DatabaseSession.RecoveryRead) -> None:
-        if message.session.left:
+        if message.session.left or not self.is_running:
             return
         self._draw_frame()
         top = self.stage.top
@@ -303,8 +303,8 @@ class ConsoleApp(CommandingApp, InTurn, CrashKeepingApp[int], inherit_bindings=F
         return self._last_picker if self._last_picker in self.screen_stack else None
 
     def _draw_frame(self) -> None:
-        if not self.screen_stack:
-            return  # a feed may still post a message while the console closes
+        if not (self.is_running and self.screen_stack):
+            return  # a feed may still post a message while the console closes, and views have no widgets any more
         status, now = self._status, self.link.clock.now()
         need_action = self.recovery.snapshot.need_action
         top = self.stage.top
