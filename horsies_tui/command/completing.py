@@ -115,7 +115,7 @@ def _of_verb(
         return []  # a filter within quotes; `tasks …` completes filters
     given = {word.text.partition("=")[0] for word in before}
     offers = {one: option.help for one, option in options.items() if one not in given}
-    offers |= {"--reason": "The reason, for the audit log."} if "--reason" not in given else {}
+    offers |= {"--reason": "The reason, stored in the audit log."} if "--reason" not in given else {}
     if any(verb.kind in ("task", "workflow") for verb in verbs) and "--filter" not in given:
         offers["--filter"] = "All rows that match, in quotes, instead of the selection."
     names: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The application of test_hooks.py: its hooks write what they are told to a file, and some of them misbehave."""
+"""The application of test_hooks.py: its hooks write what they receive to a file, and some of them misbehave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hooks of an application are told by real workers, and that none of them can hold a worker up."""
+"""What hooks of an application receive from real workers, and that none of them can hold a worker up."""
 
 from __future__ import annotations
 

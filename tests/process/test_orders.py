@@ -1,4 +1,4 @@
-"""Operators' orders reach real workers at once; a stopping worker claims nothing whatever it is told."""
+"""Operators' orders reach real workers at once; a stopping worker claims nothing whatever the order."""
 
 from __future__ import annotations
 

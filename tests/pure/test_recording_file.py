@@ -22,7 +22,7 @@ DETAIL = ("detail", "task", "7f3a")
 
 
 class Scene:
-    """A recorder that is told what is shown at which second."""
+    """A recorder with given values for each second."""
 
     def __init__(self, path: Path) -> None:
         self.writer = RecordingWriter(path)

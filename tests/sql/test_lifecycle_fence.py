@@ -1,4 +1,4 @@
-"""An old token changes nothing, however the task was lost; a lost reply is told from a lost claim."""
+"""An old token changes nothing, however the task was lost; a lost reply is distinguished from a lost claim."""
 
 from __future__ import annotations
 

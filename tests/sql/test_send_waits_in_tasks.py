@@ -1,4 +1,4 @@
-"""A task that waits for another one inside of its run is told of, with how many children wait like this."""
+"""A task that waits for another one inside of its run is logged, with how many children wait like this."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ SessionsArgument = Annotated[
 ]
 OperationArgument = Annotated[str, text_argument("OPERATION", "The id that the outcome showed, or the end of it.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.")]
-ReasonOption = Annotated[str | None, text_option("--reason", "TEXT", "The reason, for the audit log.")]
+ReasonOption = Annotated[str | None, text_option("--reason", "TEXT", "The reason, stored in the audit log.")]
 ReadOnlyOption = Annotated[
     bool, typer.Option("--read-only", help="Refuse to change anything.", envvar="HORSIES_READ_ONLY")
 ]
