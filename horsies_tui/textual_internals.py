@@ -1,7 +1,7 @@
 """All that the console takes from Textual beside its public interface; no other module names anything private of it.
 
 Textual may change these names in any minor release, so `pyproject.toml` admits one, and
-`tests/pure/test_console_textual_internals.py` says at an upgrade what is no longer as it is used here:
+`tests/pure/test_console_doors.py` says at an upgrade what is no longer as it is used here:
 
 - `Screen._compositor`, `_compositor.Compositor`, `ChopsUpdate` and `LayoutUpdate`: Textual sends the line from the left
   edge of a changed widget on, and a full style before each piece of it; one cell at the right of 120 columns took 430

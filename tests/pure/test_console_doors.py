@@ -1,24 +1,43 @@
-"""The ways of a text to the terminal: by types where there is one, and by a look at the source for Textual's own."""
+"""Text reaches the terminal through the doors alone; Textual's private names are used in one module, and exist."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import io
+import pkgutil
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from queue import Queue
+from types import ModuleType
 
 import pytest
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+from textual import __version__
+from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
+from textual.app import App
 from textual.content import Content
+from textual.css.stylesheet import Stylesheet
+from textual.dom import DOMNode
+from textual.drivers._writer_thread import WriterThread
+from textual.drivers.linux_driver import LinuxDriver
 from textual.fuzzy import Matcher
+from textual.message_pump import MessagePump
+from textual.screen import Screen
 from textual.widget import Widget
 
 import horsies_tui
+from horsies_tui import textual_internals
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.pen import Pen
 from horsies_tui.shell.palette import _found
+from horsies_tui.textual_internals import FrugalStylesheet
 from horsies_tui.widgets.plain import explain, plain
 
 HOSTILE = "[/tmp/x][@click=app.quit]\x1b]0;t\x07\x9b31m\u202eor\u2028d\ner\x1b[31m"
@@ -140,3 +159,192 @@ def test_a_hit_of_the_palette_is_its_text_with_the_letters_that_match() -> None:
     assert hit.prompt.plain == hit.text == "filter [/tmp/x]  [7m"
     assert {hit.prompt.plain[span.start] for span in hit.prompt.spans} == set("tmp")
     assert isinstance(hit.help, Content), "Textual parses any string as markup"
+
+
+REPOSITORY = Path(__file__).parents[2]
+CONSOLE = REPOSITORY / "horsies_tui"
+HOME = CONSOLE / "textual_internals.py"
+MODULES = sorted(path for path in CONSOLE.rglob("*.py") if path != HOME)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(CONSOLE)))
+def test_no_other_module_names_anything_private_of_textual(path):
+    """What subclasses override is in test_console_names.py."""
+    text = path.read_text("utf-8")
+    assert re.findall(r"(?:from|import) textual\S*\._\w+", text) == []
+    assert "SLF001" not in text, "ruff finds private names of other objects, unless it is told not to"
+
+
+def test_every_name_that_is_used_is_listed_with_its_reason():
+    tree = ast.parse(HOME.read_text("utf-8"))
+    made = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    bases = (App, Screen, Compositor, ChopsUpdate, LayoutUpdate, Stylesheet)
+    ours = {name for name in made if not any(hasattr(base, name) for base in bases)}
+    misused = made | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    private = {name for name in misused - ours if name.startswith("_") and not name.startswith("__")}
+    assert private, "nothing private is misused: the module and the bound in pyproject.toml can go"
+    assert [name for name in private if name not in (textual_internals.__doc__ or "")] == []
+
+
+def test_only_the_minor_release_is_admitted_that_these_tests_have_seen():
+    bound = re.search(r'"textual>=([\d.]+),<([\d.]+)"', (REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    assert bound is not None
+    major, minor = (int(part) for part in bound[1].split(".")[:2])
+    assert bound[2] == f"{major}.{minor + 1}"
+    assert __version__.startswith(f"{major}.{minor}.")
+
+
+def test_a_partial_update_names_its_chops_and_spans():
+    assert list(inspect.signature(ChopsUpdate).parameters) == ["chops", "spans", "chop_ends"]
+    assert list(inspect.signature(ChopsUpdate.render_segments).parameters) == ["self", "console"]
+    update = Compositor().render_partial_update
+    assert inspect.signature(update).parameters == {}
+    assert "return ChopsUpdate(chops, spans, chop_ends)" in inspect.getsource(update)
+
+
+def test_textual_still_sends_a_line_from_the_left_edge_on():
+    """Once this fails ExactUpdate is not needed any longer."""
+    assert "# TODO: crop to x extents" in inspect.getsource(ChopsUpdate)
+
+
+def test_a_full_update_names_its_strips_and_its_region():
+    assert list(inspect.signature(LayoutUpdate).parameters) == ["strips", "region"]
+    assert list(inspect.signature(LayoutUpdate.render_segments).parameters) == ["self", "console"]
+    assert list(inspect.signature(Compositor.render_full_update).parameters) == ["self", "simplify"]
+
+
+def test_textual_still_keeps_the_changed_regions_of_a_screen_below_a_sheet():
+    """Once this fails PacedScreen._compositor_refresh is not needed any longer."""
+    source = inspect.getsource(Screen._compositor_refresh)
+    assert "self._set_dirty(*self._compositor._dirty_regions)" in source
+    assert "self._repaint_required = True" in source
+    assert "self._dirty_widgets.clear()" in source
+    assert "self._dirty_widgets.add(widget)" in inspect.getsource(Screen._on_update)
+    assert list(inspect.signature(Widget._set_dirty).parameters) == ["self", "regions"]
+
+
+def test_a_screen_draws_by_its_compositor_from_the_timer_and_nowhere_else():
+    source = inspect.getsource(Screen)
+    assert "self._compositor = Compositor()" in source
+    assert "compositor.render_update(" in source
+    assert "self.render_partial_update()" in inspect.getsource(Compositor.render_update)
+    assert source.count("self._on_timer_update") == 1
+    assert inspect.signature(Compositor.render_strips).parameters["size"].default is None
+
+
+def test_frames_wait_in_the_queue_of_the_drivers_thread():
+    assert isinstance(WriterThread(io.StringIO())._queue, Queue)
+    assert "self._writer_thread = WriterThread(" in inspect.getsource(LinuxDriver)
+    assert "self._driver" in inspect.getsource(App)
+
+
+def test_an_unhandled_error_goes_through_these_two_methods():
+    assert list(inspect.signature(App._handle_exception).parameters) == ["self", "error"]
+    assert list(inspect.signature(App._print_error_renderables).parameters) == ["self"]
+    assert "self._print_error_renderables()" in inspect.getsource(App)
+
+
+NESTED = """
+Outer {
+    height: 1;
+    & > .part { color: red; &:focus { color: blue; & Inner { width: 3; } } }
+}
+Outer, Other:hover { width: 2 !important; }
+"""
+
+
+@pytest.mark.parametrize("tie_breaker", [0, -1, -3])
+def test_a_sheet_has_the_rules_that_textual_parses(tie_breaker):
+    parsed = [
+        Stylesheet(variables={})._parse_rules(NESTED, ("here", "Outer"), True, tie_breaker, "Outer"),
+        FrugalStylesheet(variables={})._parse_rules(NESTED, ("here", "Outer"), True, tie_breaker, "Outer"),
+    ]
+    textual, ours = (
+        [(rule.css, rule.tie_breaker, rule.selector_names, rule.pseudo_classes, rule.is_default_rules) for rule in each]
+        for each in parsed
+    )
+    assert ours == textual
+
+
+def test_a_sheet_is_parsed_once_for_all_applications_with_the_same_variables():
+    def rules(**variables: str) -> list[object]:
+        sheet = FrugalStylesheet(variables=variables)
+        return list(sheet._parse_rules("Outer { color: $own; }", ("here", "Once"), True, -1, "Outer"))
+
+    assert rules(own="red")[0] is rules(own="red")[0]
+    assert rules(own="red")[0] is not rules(own="blue")[0]
+
+
+def test_textual_still_computes_the_styles_of_all_component_classes():
+    """Once this fails FrugalStylesheet._process_component_classes is not needed any longer."""
+    source = inspect.getsource(Stylesheet._process_component_classes)
+    assert "for component in sorted(component_classes):" in source
+    assert "virtual_node._attach(node)" in source
+    assert "if refresh_node:\n                node.refresh()" in source
+    assert "self._process_component_classes(node)" in inspect.getsource(Stylesheet.apply)
+    assert inspect.getsource(DOMNode.get_component_styles).count("self._component_styles") == 2
+    assert "self.stylesheet = Stylesheet(variables=self.get_css_variables())" in inspect.getsource(App.__init__)
+
+
+def test_textual_still_parses_a_sheet_again_for_another_tie_breaker():
+    """Once this fails FrugalStylesheet._parse_rules is not needed any longer."""
+    source = inspect.getsource(Stylesheet._parse_rules)
+    assert "cache_key = (css, read_from, is_default_rules, tie_breaker, scope)" in source
+    assert "stylesheet = Stylesheet(variables=self._variables)" in inspect.getsource(Stylesheet.reparse)
+
+
+CONSOLE_MODULES = [
+    name
+    for _, name, _ in pkgutil.walk_packages(horsies_tui.__path__, "horsies_tui.")
+    if "__main__" not in name and name != "horsies_tui.textual_internals"  # which overrides some on purpose
+]
+
+
+@pytest.mark.parametrize("name", CONSOLE_MODULES)
+def test_no_private_name_of_ours_is_one_of_textuals(name: str) -> None:
+    clashes = {
+        (owner.__name__, mine)
+        for owner in _classes_on_textual(importlib.import_module(name))
+        for mine in _private_names(owner)
+        if any(mine in _all_names(base) for base in owner.__mro__ if base.__module__.startswith("textual"))
+    }
+    assert clashes == set()
+
+
+def test_what_textual_keeps_in_an_instance_is_seen_too() -> None:
+    """`_context` is a method and `_running` an attribute set in __init__: both have caused failures."""
+    assert {"_context", "_running"} <= _all_names(MessagePump)
+
+
+def _classes_on_textual(module: ModuleType) -> list[type]:
+    return [
+        owner
+        for owner in vars(module).values()
+        if inspect.isclass(owner) and owner.__module__ == module.__name__ and issubclass(owner, MessagePump)
+    ]
+
+
+def _private_names(owner: type) -> set[str]:
+    """Without handlers: Textual calls those of every class, so one does not hide another."""
+    return {name for name in _all_names(owner) if name.startswith("_") and not name.startswith(("__", "_on_"))}
+
+
+@cache
+def _all_names(owner: type) -> frozenset[str]:
+    """Methods, and the attributes that they assign to self, from the source."""
+    names: set[str] = set()
+    for node in ast.walk(_classes_in(inspect.getmodule(owner))[owner.__qualname__.rpartition(".")[2]]):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.add(node.name)
+            case ast.Attribute(value=ast.Name(id="self"), ctx=ast.Store()):
+                names.add(node.attr)
+    return frozenset(names)
+
+
+@cache
+def _classes_in(module: ModuleType | None) -> dict[str, ast.ClassDef]:
+    assert module is not None
+    return {
+        node.name: node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.ClassDef)
+    }

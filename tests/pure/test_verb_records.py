@@ -1,4 +1,4 @@
-"""The records of the manual verbs: complete, in their places, and what the commands are made of."""
+"""The records of the manual verbs, what the commands are made of, and a stack as lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 import horsies
 from horsies.cli.main import app
+from horsies.display.stack_lines import innermost, is_same, lines_of, short_file
 from horsies.domain.states import TASK_TRANSITIONS, Mover, TaskStatus
 from horsies.operations.target import OperationError
 from horsies.operations.verb import COMMAND_GROUPS, TaskVerb, Verb, WorkflowVerb
@@ -124,3 +125,56 @@ def test_a_fragment_that_is_not_filled_in_stays_readable_and_a_filled_one_is_gon
     raw = statement("horsies.operations.task_targets", "task_change")
     assert "/* sets */" in raw
     assert "priority = 1" in statement("horsies.operations.task_targets", "task_change", sets="priority = 1")
+
+
+def frame_at(function: str, line: int, *, user: bool = True) -> dict[str, Any]:
+    file = "/srv/shop/orders/pay.py" if user else "/usr/lib/python3.11/socket.py"
+    return {"file": file, "line": line, "function": function, "source": f"{function}()", "user": user}
+
+
+def stack_of(*frames: dict[str, Any], **threads: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"frames": list(frames), "threads": [[name, found] for name, found in threads.items()]}
+
+
+def changed_in(now: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    return [line.function for line in lines_of(now, before) if line.changed]
+
+
+def test_the_line_of_the_application_is_named_also_when_a_library_is_the_innermost() -> None:
+    found = innermost(stack_of(frame_at("recv", 700, user=False), frame_at("charge", 88), frame_at("pay", 41)))
+    assert found is not None
+    assert (found.place, found.function, found.is_users) == ("shop/orders/pay.py:88", "charge", True)
+    library = innermost(stack_of(frame_at("recv", 700, user=False)))
+    assert library is not None
+    assert library.place == "socket.py:700"
+    assert innermost(stack_of()) is None
+
+
+def test_what_a_loop_calls_changes_and_the_loop_does_not() -> None:
+    before = stack_of(frame_at("charge", 88), frame_at("pay", 41))
+    assert changed_in(before, before) == []
+    assert is_same(before, before)
+    assert changed_in(stack_of(frame_at("charge", 90), frame_at("pay", 41)), before) == ["charge"]
+    assert changed_in(stack_of(frame_at("charge", 88), frame_at("pay", 42)), before) == ["charge", "pay"]
+    assert changed_in(stack_of(frame_at("send", 1), frame_at("charge", 88), frame_at("pay", 41)), before) == ["send"]
+
+
+def test_a_frame_that_has_gone_is_a_change_too() -> None:
+    before = stack_of(frame_at("charge", 88), frame_at("pay", 41))
+    now = stack_of(frame_at("pay", 41))
+    assert changed_in(now, before) == []
+    assert not is_same(now, before)
+
+
+def test_threads_are_compared_by_their_names() -> None:
+    before = stack_of(frame_at("pay", 41), upload=[frame_at("put", 5)])
+    now = stack_of(frame_at("pay", 41), upload=[frame_at("put", 6)], download=[frame_at("get", 7)])
+    assert changed_in(now, before) == ["put", "get"]
+    assert [line.place for line in lines_of(now) if line.thread] == ["thread upload", "thread download"]
+
+
+def test_files_are_named_by_their_end() -> None:
+    assert short_file("/srv/venv/lib/python3.12/site-packages/requests/api.py") == "requests/api.py"
+    assert short_file("/usr/lib/python3.11/json/decoder.py") == "json/decoder.py"
+    assert short_file("/srv/app/shop/orders/pay.py") == "shop/orders/pay.py"
+    assert short_file("pay.py") == "pay.py"
