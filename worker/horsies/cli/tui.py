@@ -91,7 +91,7 @@ def tui(
     """
     task_id = _task_id(what or [])
     _refuse_misfits(given)
-    _require_console()
+    settings = _console_settings()
     file = _config_file()
     clusters = _clusters(file, context, task_id)
     choice = _choice(replay, database_url, clusters[0] if clusters else context, module)
@@ -100,7 +100,6 @@ def tui(
         require_embedded(choice)
     if launch is None:
         raise typer.Exit(_served(given, choice, serve_host, serve_port, frozenset(serve_name or ())))
-    settings = import_module("horsies_tui.settings")
     options = settings.ConsoleOptions(
         choice=choice,
         config=file,
@@ -130,11 +129,13 @@ def _types_of(module: str) -> TypedValues:
     return ApplicationTypes(module)
 
 
-def _require_console() -> None:
+def _console_settings() -> Any:
+    """Return the module with the console's settings; end the command where the console is not installed."""
     if find_spec("horsies_tui") is None:
         why = "the console is not part of this installation; install horsies-console from its repository"
         say(why, stream=sys.stderr)
         raise typer.Exit(1)
+    return import_module("horsies_tui.settings")
 
 
 def _refuse_misfits(given: typer.Context) -> None:
