@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
@@ -75,71 +74,80 @@ def marked(app: LineApp) -> list[str]:
     return [text[problem.start : problem.end] for problem in app.query_one(FilterInput).wrong]
 
 
-async def test_enter_applies_what_was_typed_in_its_normal_form() -> None:
+async def test_enter_applies_what_was_typed_in_its_normal_form_and_escape_leaves_the_filter_as_it_was() -> None:
     async with LineApp().run_test() as pilot:
         app = await begin(pilot, "", "status:FAILED queue:mail", "enter")
-        assert app.closed == ["status:failed queue:mail"]
+        assert app.opened == 1, "the values that there are were asked for once"
         assert app.bar.text == "status:failed queue:mail"
         assert not app.bar.editing
         assert isinstance(app.focused, Below)
-
-
-async def test_escape_leaves_the_filter_as_it_was() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "queue:pay", ",mail", "escape")
-        assert app.closed == [None]
+        await begin(pilot, "queue:pay", ",mail", "escape")
         assert app.bar.text == "queue:pay"
-
-
-async def test_what_is_typed_after_a_filter_in_force_is_a_word_of_its_own() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "queue:pay", "status:failed", "enter")
-        assert app.closed == ["queue:pay status:failed"]
+        # What is typed after a filter in force is a word of its own, also if another window was in front meanwhile.
+        await begin(pilot, "queue:pay", "status:failed")
+        for event in (events.AppBlur(), events.AppFocus()):
+            app.post_message(event)
+            await pilot.pause()
+        await pilot.press("enter")
         app.bar.edit()
         await pilot.press("enter")
-        assert app.bar.text == "queue:pay status:failed"  # nothing was typed: unchanged
+        assert app.bar.text == "queue:pay status:failed", "nothing was typed: unchanged"
+        await begin(pilot, "queue:pay", "", "ctrl+u", "enter")
+        both = "queue:pay status:failed"
+        assert app.closed == ["status:failed queue:mail", None, both, both, TaskFilter().text]
 
 
-async def test_opening_asks_once_for_the_values_that_there_are() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "", "que")
-        assert app.opened == 1
-
-
-@pytest.mark.parametrize(
-    ("typed", "tabs", "becomes"),
-    [
-        ("sta", 1, "status:"),
-        ("status:fa", 1, "status:failed"),
-        ("que", 2, "queue:mail"),
-        ("queue:p", 1, "queue:pay"),
-        ("queue:mail,", 1, "queue:mail,pay"),
-        ("error:time", 1, "error:TIMEOUT"),
-        ("-err", 1, "-error:"),
-        ("name:odd", 1, 'name:"odd, name"'),
-        ("queue:mail stat", 1, "queue:mail status:"),
-    ],
+COMPLETED = (
+    ("sta", 1, "status:"),
+    ("status:fa", 1, "status:failed"),
+    ("que", 2, "queue:mail"),
+    ("queue:p", 1, "queue:pay"),
+    ("queue:mail,", 1, "queue:mail,pay"),
+    ("error:time", 1, "error:TIMEOUT"),
+    ("-err", 1, "-error:"),
+    ("name:odd", 1, 'name:"odd, name"'),
+    ("queue:mail stat", 1, "queue:mail status:"),
 )
-async def test_tab_completes_keys_and_the_values_that_there_are(typed: str, tabs: int, becomes: str) -> None:
+"""What is typed, how often tab is pressed, and what becomes of it."""
+
+
+async def test_tab_completes_keys_and_the_values_that_there_are() -> None:
     async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "", typed, *["tab"] * tabs)
-        assert app.bar.text == becomes
+        for typed, tabs, becomes in COMPLETED:
+            app = await begin(pilot, "", typed, *["tab"] * tabs)
+            assert app.bar.text == becomes
+            await pilot.press("escape")
+        # Values that come while typing are offered at once.
+        app = await begin(pilot, "", "worker:")
+        assert app.query_one(Suggestions).first is None
+        app.bar.learn({**VALUES, "worker": ("web-1:4121",)})
+        await pilot.press("tab")
+        assert parse(app.bar.text) == parse("worker:web-1:4121")
 
 
-async def test_the_offers_say_what_a_key_means_and_lie_over_the_list() -> None:
+async def test_the_offers_say_what_a_key_means_and_down_and_enter_take_one() -> None:
     async with LineApp().run_test(size=(100, 12)) as pilot:
         app = await begin(pilot, "", "queu")
         assert app.line(0) == " / queu"
         assert app.line(1).split() == ["queue:", "the", "queue,", "as", "in", "queue:email,sms"]
-        assert app.line(2) == "rows"
-
-
-async def test_down_and_enter_take_an_offer_and_the_line_stays_open() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "", "queue:", "down", "down", "enter")
-        assert (app.bar.text, app.closed) == ("queue:pay", [])
+        assert app.line(2) == "rows", "they lie over the list"
+        await pilot.press("e", "colon", "down", "down", "enter")
+        assert (app.bar.text, app.closed) == ("queue:pay", []), "the line stays open"
         await pilot.press("enter")
         assert app.closed == ["queue:pay"]
+
+
+async def test_a_wrong_word_is_marked_where_it_stands_and_enter_applies_nothing_and_goes_to_the_first() -> None:
+    async with LineApp().run_test(size=(100, 12)) as pilot:
+        app = await begin(pilot, "queue:pay", "staus:failed tries:many")
+        assert "there is no key 'staus'; did you mean status?" in app.line(1)
+        await pilot.press("enter")
+        assert app.closed == []
+        assert app.bar.editing
+        assert marked(app) == ["staus", "many"]
+        assert app.query_one(FilterInput).cursor_position == len("queue:pay staus")
+        await pilot.press("tab")
+        assert app.bar.text == "queue:pay status:failed tries:many"
 
 
 async def test_what_may_still_become_right_is_not_called_wrong() -> None:
@@ -148,24 +156,6 @@ async def test_what_may_still_become_right_is_not_called_wrong() -> None:
         assert marked(app) == []
         await pilot.press("x")
         assert marked(app) == ["faix"]
-
-
-async def test_a_wrong_word_is_marked_where_it_stands_with_the_nearest_right_one() -> None:
-    async with LineApp().run_test(size=(100, 12)) as pilot:
-        app = await begin(pilot, "", "staus:failed queue:mail")
-        assert marked(app) == ["staus"]
-        assert "there is no key 'staus'; did you mean status?" in app.line(1)
-
-
-async def test_enter_on_a_wrong_filter_applies_nothing_and_goes_to_the_first_mistake() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "queue:pay", "staus:failed tries:many", "enter")
-        assert app.closed == []
-        assert app.bar.editing
-        assert marked(app) == ["staus", "many"]
-        assert app.query_one(FilterInput).cursor_position == len("queue:pay staus")
-        await pilot.press("tab")
-        assert app.bar.text == "queue:pay status:failed tries:many"
 
 
 async def test_a_long_explanation_is_shown_whole() -> None:
@@ -199,15 +189,6 @@ async def test_named_filters_are_offered_while_nothing_is_written() -> None:
         assert offered.text == "queue:"
 
 
-async def test_values_that_come_while_typing_are_offered_at_once() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "", "worker:")
-        assert app.query_one(Suggestions).first is None
-        app.bar.learn({**VALUES, "worker": ("web-1:4121",)})
-        await pilot.press("tab")
-        assert parse(app.bar.text) == parse("worker:web-1:4121")
-
-
 async def test_a_click_on_an_offer_takes_it_and_a_click_elsewhere_closes() -> None:
     async with LineApp().run_test() as pilot:
         app = await begin(pilot, "", "queue:")
@@ -217,20 +198,3 @@ async def test_a_click_on_an_offer_takes_it_and_a_click_elsewhere_closes() -> No
         await pilot.pause()
         assert app.closed == [None]
         assert app.bar.text == ""
-
-
-async def test_another_window_above_the_terminal_loses_nothing_that_was_typed() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "queue:pay", "status:failed")
-        app.post_message(events.AppBlur())
-        await pilot.pause()
-        app.post_message(events.AppFocus())
-        await pilot.pause()
-        await pilot.press("enter")
-        assert app.closed == ["queue:pay status:failed"]
-
-
-async def test_an_empty_line_asks_for_everything() -> None:
-    async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "queue:pay", "", "ctrl+u", "enter")
-        assert app.closed == [TaskFilter().text]

@@ -19,26 +19,67 @@ from horsies_tui.shell.tabs import Tab, Tabs
 from horsies_tui.tasks.view import TasksView
 
 
-async def test_no_width_breaks_the_frame(database: str) -> None:
+async def test_no_width_breaks_the_frame_and_a_read_only_production_session_says_so_without_a_colour(
+    database: str,
+) -> None:
     async with console(options(database, context={"production": True}, read_only=True), (160, 12)) as pilot:
+        await live(pilot)
+        assert "shop PROD" in lines(pilot)[0]
+        assert "READ-ONLY" in lines(pilot)[0]
+        assert "requeue" not in lines(pilot)[-1]
+        await pilot.press("R")
+        await until(pilot, lambda: "read-only" in lines(pilot)[-1])
         for width in (160, 100, 80, 40):
             await resize(pilot, width, 12)
             await until(pilot, lambda: "horsies" in lines(pilot)[0])
             assert all(len(line) == width for line in lines(pilot))
-            assert "? help" in lines(pilot)[-1]
+        await until(pilot, lambda: "? help" in lines(pilot)[-1])
+        await resize(pilot, 120, 50)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: any("this session changes nothing" in line for line in lines(pilot)))
 
 
-async def test_a_key_or_a_click_on_its_tab_goes_to_a_screen_and_only_that_one_reads(database: str) -> None:
+async def test_keys_clicks_and_the_palette_go_to_a_screen_sheets_have_their_keys_and_ctrl_c_quits_from_one(
+    database: str,
+) -> None:
     async with console(options(database)) as pilot:
+        await live(pilot)
         await pilot.press("5")
         await until(pilot, lambda: pilot.app.stage.name_shown == "recovery")
         tasks = pilot.app.query_one("#tasks")
-        assert not tasks.shown
-        assert not tasks.display
+        assert (tasks.shown, tasks.display) == (False, False), "only the screen that is shown reads"
         await pilot.press("2")
         await until(pilot, lambda: tasks.shown)
         await pilot.click("Tabs", offset=(lines(pilot)[1].index("Recovery"), 0))
         await until(pilot, lambda: pilot.app.stage.name_shown == "recovery")
+        await pilot.press("2", "ctrl+p")
+        await until(pilot, lambda: isinstance(pilot.app.screen, CommandPalette))
+        await pilot.press(*"recov")
+        await until(pilot, lambda: any("Show what is stuck" in line for line in lines(pilot)))
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.stage.name_shown == "recovery")
+        await pilot.press("2")
+        await until(pilot, lambda: "f follow" in lines(pilot)[-1])
+        for key in ("question_mark", "s", "at", "exclamation_mark"):
+            await pilot.press(key)
+            await until(pilot, lambda: "esc close" in lines(pilot)[-1])
+            assert "f follow" not in lines(pilot)[-1]
+            await pilot.press("escape")
+            await until(pilot, lambda: "f follow" in lines(pilot)[-1])
+        # What was said gives way to them, too.
+        pilot.app.say("chosen: all that match")
+        await until(pilot, lambda: "chosen" in lines(pilot)[-1])
+        await pilot.press("s")
+        await until(pilot, lambda: "esc close" in lines(pilot)[-1])
+        await pilot.press("escape")
+        # Errors are one line, and kept behind a key.
+        for _ in range(3):
+            pilot.app.say_error("the disk\nis full; make room")
+        await until(pilot, lambda: "the disk is full; make room" in lines(pilot)[-1])
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: any("make room (3 times" in line for line in lines(pilot)))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not pilot.app.is_running)
 
 
 async def test_escape_and_q_come_back_from_a_task_and_only_q_quits_from_a_tab(database: str) -> None:
@@ -56,54 +97,24 @@ async def test_escape_and_q_come_back_from_a_task_and_only_q_quits_from_a_tab(da
         assert pilot.app.return_value == 0
 
 
-async def test_ctrl_c_quits_at_once_even_from_a_sheet(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(pilot.app.screen, HelpSheet))
-        await pilot.press("ctrl+c")
-        await until(pilot, lambda: not pilot.app.is_running)
-
-
-async def test_the_help_shows_every_live_key_with_the_users_own(database: str) -> None:
-    async with console(options(database), (120, 90), {"tasks.follow": "f5"}) as pilot:
+async def test_the_help_shows_every_live_key_with_the_users_own_which_work_and_the_old_ones_do_not(
+    database: str,
+) -> None:
+    async with console(options(database), (120, 90), {"tasks.follow": "f5", "app.errors": "f8"}) as pilot:
         await live(pilot)
         expected = [action for action, _ in live_actions(pilot.app.screen)]
-        await pilot.press("question_mark")
+        await pilot.press("exclamation_mark")
+        await pilot.pause()
+        assert not isinstance(pilot.app.screen, ErrorSheet)
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ErrorSheet))
+        await pilot.press("escape", "question_mark")
         await until(pilot, lambda: isinstance(pilot.app.screen, HelpSheet))
         shown = "\n".join(lines(pilot))
         assert [action.id for action in expected if action.help not in shown] == []
         assert "tasks.follow" in shown
         assert any(line.split()[1:3] == ["f5", "follow"] for line in lines(pilot))
         assert "✗ failed" in shown
-
-
-async def test_a_moved_key_works_and_the_old_one_does_not(database: str) -> None:
-    async with console(options(database), keys={"app.errors": "f8"}) as pilot:
-        await pilot.press("exclamation_mark")
-        await pilot.pause()
-        assert not isinstance(pilot.app.screen, ErrorSheet)
-        await pilot.press("f8")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ErrorSheet))
-
-
-async def test_the_palette_finds_an_action_by_name_and_runs_it(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(pilot.app.screen, CommandPalette))
-        await pilot.press(*"recov")
-        await until(pilot, lambda: any("Show what is stuck" in line for line in lines(pilot)))
-        await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.stage.name_shown == "recovery")
-
-
-async def test_errors_are_one_line_and_kept_behind_a_key(database: str) -> None:
-    async with console(options(database)) as pilot:
-        for _ in range(3):
-            pilot.app.say_error("the disk\nis full; make room")
-        await until(pilot, lambda: "the disk is full; make room" in lines(pilot)[-1])
-        await pilot.press("exclamation_mark")
-        await until(pilot, lambda: any("make room (3 times" in line for line in lines(pilot)))
 
 
 async def test_a_theme_is_chosen_from_a_menu_that_scrolls(database: str) -> None:
@@ -179,34 +190,6 @@ async def test_seven_tabs_fit_a_narrow_terminal_and_a_click_finds_each() -> None
             assert app.chosen == title.lower()
 
 
-async def test_a_second_that_passes_while_it_closes_changes_nothing(database: str) -> None:
-    """Views close from their innermost widgets outwards, and the last tick comes in between."""
-    async with console(options(database, screen="recovery")) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: pilot.app.recovery.snapshot.report is not None)
-        await pilot.app.query_one("#summary").remove()
-        pilot.app._running = False
-        pilot.app._tick()
-        pilot.app._running = True
-
-
-async def test_the_footer_has_the_keys_of_the_sheet_while_one_is_open(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
-        assert "f follow" in lines(pilot)[-1]
-        for key in ("question_mark", "s", "at", "exclamation_mark"):
-            await pilot.press(key)
-            await until(pilot, lambda: "esc close" in lines(pilot)[-1])
-            assert "f follow" not in lines(pilot)[-1]
-            await pilot.press("escape")
-            await until(pilot, lambda: "f follow" in lines(pilot)[-1])
-        # What was said gives way to them, too.
-        pilot.app.say("chosen: all that match")
-        await until(pilot, lambda: "chosen" in lines(pilot)[-1])
-        await pilot.press("s")
-        await until(pilot, lambda: "esc close" in lines(pilot)[-1])
-
-
 async def test_q_closes_the_list_of_databases_and_quits_only_where_none_is_open(database: str) -> None:
     async with console(options(database)) as pilot:
         await live(pilot)
@@ -222,32 +205,38 @@ async def test_q_closes_the_list_of_databases_and_quits_only_where_none_is_open(
         await until(pilot, lambda: not pilot.app.is_running)
 
 
-async def test_a_filter_longer_than_the_line_is_seen_as_far_as_there_is_room(database: str) -> None:
+async def test_the_filter_of_the_command_line_is_seen_as_far_as_there_is_room_and_is_for_the_first_database_only(
+    database: str,
+) -> None:
     text = "status:failed,retry,interrupted,expired queue:mail,default,pay name:send_* since:12h"
     async with console(options(database, filter=text), (80, 24)) as pilot:
         await live(pilot)
         assert lines(pilot)[2].strip().startswith(f"/ {text[:60]}")
-
-
-async def test_what_the_header_says_fits_again_after_a_resize(database: str) -> None:
-    async with console(options(database), (120, 24)) as pilot:
-        await live(pilot)
-        status, now = pilot.app.link.status, pilot.app.link.clock.now()
-        pilot.app._draw_frame = lambda: None  # otherwise the next second would repair it
-        pilot.app.header.show(HeaderFacts(status, now, "12:00:00Z", 6))
-        await until(pilot, lambda: "6 need action" in lines(pilot)[0])
-        await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "▲6 " in lines(pilot)[0])
-
-
-async def test_the_filter_of_the_command_line_is_for_the_first_database_only(database: str) -> None:
-    async with console(options(database, filter="status:failed")) as pilot:
-        await live(pilot)
         await pilot.press("at", "down", "enter")
         await until(
             pilot, lambda: "down" in pilot.app.link.status.database_label or isinstance(pilot.app.screen, Picker)
         )
         await until(pilot, lambda: "/ filter, for example" in frame(pilot)[2])
+
+
+async def test_what_the_header_says_fits_again_after_a_resize_and_a_second_that_passes_while_it_closes_changes_nothing(
+    database: str,
+) -> None:
+    """Views close from their innermost widgets outwards, and the last tick comes in between."""
+    async with console(options(database, screen="recovery"), (120, 24)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: pilot.app.recovery.snapshot.report is not None)
+        status, now, draw = pilot.app.link.status, pilot.app.link.clock.now(), pilot.app._draw_frame
+        pilot.app._draw_frame = lambda: None  # otherwise the next second would repair it
+        pilot.app.header.show(HeaderFacts(status, now, "12:00:00Z", 6))
+        await until(pilot, lambda: "6 need action" in lines(pilot)[0])
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "▲6 " in lines(pilot)[0])
+        pilot.app._draw_frame = draw
+        await pilot.app.query_one("#summary").remove()
+        pilot.app._running = False
+        pilot.app._tick()
+        pilot.app._running = True
 
 
 async def test_the_link_may_change_while_the_list_is_taken_down(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

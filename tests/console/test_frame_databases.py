@@ -18,33 +18,6 @@ from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.views import TABS
 
 
-async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
-        header, tabs = lines(pilot)[:2]
-        assert header.split()[:3] == ["horsies", "shop", "▸"]
-        assert str(pilot.app.link.actor) in header
-        assert header.rstrip().endswith("Z")
-        assert tabs.split() == [word for tab in TABS for word in (tab.key, tab.title)]
-
-
-async def test_production_says_so_without_a_colour(database: str) -> None:
-    async with console(options(database, context={"production": True})) as pilot:
-        await live(pilot)
-        assert "shop PROD" in lines(pilot)[0]
-
-
-async def test_a_read_only_session_offers_no_writes_and_says_why(database: str) -> None:
-    async with console(options(database, read_only=True)) as pilot:
-        await live(pilot)
-        assert "READ-ONLY" in lines(pilot)[0]
-        assert "requeue" not in lines(pilot)[-1]
-        await pilot.press("R")
-        await until(pilot, lambda: "read-only" in lines(pilot)[-1])
-        await pilot.press("question_mark")
-        await until(pilot, lambda: any("this session changes nothing" in line for line in lines(pilot)))
-
-
 async def test_a_context_may_be_read_only_by_itself(database: str) -> None:
     async with console(options(database, context={"read_only": True})) as pilot:
         await live(pilot)
@@ -77,10 +50,17 @@ async def test_a_database_that_comes_up_later_takes_the_picker_away(
     late.unlink()
 
 
-async def test_another_context_keeps_nothing_of_the_one_before(database: str, connection: asyncpg.Connection) -> None:
+async def test_the_header_says_where_one_is_and_another_context_keeps_nothing_of_the_one_before(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await send(connection, "task", queue_name="'of-shop'")
     async with console(options(database)) as pilot:
         await live(pilot)
+        header, tabs = lines(pilot)[:2]
+        assert header.split()[:3] == ["horsies", "shop", "▸"]
+        assert str(pilot.app.link.actor) in header
+        assert header.rstrip().endswith("Z")
+        assert tabs.split() == [word for tab in TABS for word in (tab.key, tab.title)]
         first_link, first_view = pilot.app.link, pilot.app.query_one("#tasks")
         await pilot.press("colon")
         await until(pilot, lambda: pilot.app._known().values["tasks"].get("queue") == ("of-shop",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from importlib import import_module
@@ -78,6 +78,20 @@ def ids_at_end(path: Path) -> list[str]:
     fields = ("rows", "struck", "unseen", "more_unseen", "at_start", "at_end", "searched")
     seen = player.look("tasks", SnapshotPart("rows", fields, ("", "newest")))
     return [] if seen.values is None else [row.id for row in seen.values[0]]
+
+
+def has_grown(path: Path, holds: Callable[[], bool]) -> Callable[[], bool]:
+    """The condition, asked only when the file has grown: to decode all of it takes 0.1 s."""
+    seen = 1_000
+
+    def asked() -> bool:
+        nonlocal seen
+        if path.stat().st_size <= seen:
+            return False
+        seen = path.stat().st_size
+        return holds()
+
+    return asked
 
 
 def of_task(path: Path, task_id: str) -> bool:
@@ -171,7 +185,8 @@ async def test_a_replay_decodes_beside_the_keys_and_goes_on_after_a_part_that_it
         for number in range(4):
             ids = [f"task-{at}" for at in range(number, -1, -1)]
             await send(connection, ids[0], task_name="'shop.pay'")
-            await until(pilot, lambda ids=ids: path.stat().st_size > 1000 and ids_at_end(path) == ids)
+            await until(pilot, lambda sent=ids[0]: sent in text(pilot))
+            await until(pilot, has_grown(path, lambda ids=ids: ids_at_end(path) == ids))
     decode, threads = Tracks._segment, list[int]()
 
     def decode_here(tracks: Tracks, place: int) -> object:

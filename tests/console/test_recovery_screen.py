@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import asyncpg
-import pytest
 from textual.pilot import Pilot
 from verb_steps import SmallConsole, shown, until
 
@@ -52,11 +51,12 @@ async def test_an_empty_desk_says_that_all_is_well(database: str) -> None:
         assert "0 need action" in text
 
 
-async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_why(
+async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_why_at_every_size(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await interrupted(connection, "i-1", "i-2")
-    async with SmallConsole(database, RecoveryView).run_test(size=WIDE) as pilot:
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
         text = await ready(pilot, "interrupted", "why: interrupted shop.build_report")
         for words in (
             "1 needs action",
@@ -70,6 +70,19 @@ async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_wh
             "i-1, i-2",
         ):
             assert words in text
+        # A verb that is no way out says which are.
+        await pilot.press("C", "z", "o")
+        assert app.said == [
+            "cancel does not apply to interrupted shop.build_report; R requeue, F fail, E rerun",
+            "nothing to undo; horsies audit undo reverts earlier operations",
+            "no operation in this session yet",
+        ]
+        for size in ((120, 40), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: shown(app.screen).count("\n") == size[1] - 1)
+            text = await ready(pilot, "interrupted", "R", "waits for you", "stopped past its grace on web-2")
+            assert "1 needs action" in text
+            assert max(map(len, text.splitlines())) <= size[0]
 
 
 async def test_requeue_on_a_stale_row_changes_nothing_and_says_what_it_is_now(
@@ -92,25 +105,18 @@ async def test_requeue_on_a_stale_row_changes_nothing_and_says_what_it_is_now(
         await until(pilot, lambda: app.opened == ["i-2"])
 
 
-async def test_a_verb_that_is_no_way_out_says_which_are(database: str, connection: asyncpg.Connection) -> None:
-    await interrupted(connection, "i-1")
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "interrupted")
-        await pilot.press("C", "z", "o")
-        assert app.said == [
-            "cancel does not apply to interrupted shop.build_report; R requeue, F fail, E rerun",
-            "nothing to undo; horsies audit undo reverts earlier operations",
-            "no operation in this session yet",
-        ]
-
-
-async def test_marked_lines_are_acted_on_together(database: str, connection: asyncpg.Connection) -> None:
+async def test_enter_opens_the_task_or_the_list_of_its_rows_and_marked_lines_are_acted_on_together(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await interrupted(connection, "i-1", "i-2")
-    await interrupted(connection, "j-1", name="shop.other")
+    await interrupted(connection, "j-1", name="shop.other one")
     app = SmallConsole(database, RecoveryView)
     async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "shop.other", "shop.build_report")
+        await ready(pilot, "shop.other one", "shop.build_report")
+        await pilot.press("g", "enter", "down", "enter")
+        await until(pilot, lambda: len(app.opened) == 2)
+        assert sorted(app.opened) == ["j-1", "status:interrupted name:shop.build_report queue:reports"]
+        assert parse(app.opened[0]).text or parse(app.opened[1]).text
         await pilot.press("a", "R")
         await ready(pilot, "Requeue 3 tasks", "ctrl+y")
         await pilot.press("ctrl+y")
@@ -150,23 +156,3 @@ async def test_rerun_opens_the_arguments_hides_what_is_masked_and_sends_what_was
         stored = await connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE id <> 'i-1'")
         assert json.loads(stored) == {"path": "b.csv", "password": "hunter2"}
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
-
-
-async def test_enter_opens_the_task_or_the_list_of_its_rows(database: str, connection: asyncpg.Connection) -> None:
-    await interrupted(connection, "i-1", "i-2")
-    await interrupted(connection, "j-1", name="shop.other one")
-    app = SmallConsole(database, RecoveryView)
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "shop.other one", "shop.build_report")
-        await pilot.press("g", "enter", "down", "enter")
-        await until(pilot, lambda: len(app.opened) == 2)
-    assert sorted(app.opened) == ["j-1", "status:interrupted name:shop.build_report queue:reports"]
-    assert parse(app.opened[0]).text or parse(app.opened[1]).text
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connection, size: tuple[int, int]) -> None:
-    await interrupted(connection, "i-1", "i-2")
-    async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
-        text = await ready(pilot, "interrupted", "R", "waits for you", "stopped past its grace on web-2")
-        assert "1 needs action" in text

@@ -38,8 +38,11 @@ def edges(app: TableApp) -> list[str]:
     return [message.which for message in app.told if isinstance(message, RowTable.NearEdge)]
 
 
-async def test_keys_move_the_cursor_and_tell_where_it_is():
+async def test_keys_and_the_wheel_move_the_cursor_and_tell_where_it_is():
     async with table() as (app, pilot):
+        app.table.show(rows(100), now=NOW)
+        await pilot.pause()
+        assert app.told == [], "the same rows again say nothing"
         await pilot.press("j", "down", "k", "g")
         assert moves(app) == [
             ("id-0001", 1, False, True),
@@ -48,11 +51,9 @@ async def test_keys_move_the_cursor_and_tell_where_it_is():
             ("id-0000", 0, True, True),
         ]
         assert all(message.control is app.table for message in app.told)
-
-
-async def test_pages_and_ends_are_a_key_away():
-    async with table() as (app, pilot):
-        await pilot.press("pagedown")
+        await pilot._post_mouse_events([MouseScrollDown], app.table, button=0)
+        assert moves(app)[-1] == ("id-0003", 3, False, True), "so that it is always in view"
+        await pilot.press("g", "pagedown")
         assert app.table.cursor_index == 22
         await pilot.press("ctrl+d", "ctrl+u")
         assert app.table.cursor_index == 22
@@ -74,32 +75,16 @@ async def test_where_the_row_under_the_cursor_goes_none_is_chosen_until_a_key():
         assert app.table.cursor_id == "id-0002"
 
 
-async def test_the_same_rows_again_say_nothing():
-    async with table() as (app, pilot):
-        app.table.show(rows(100), now=NOW)
-        await pilot.pause()
-        assert app.told == []
-
-
-async def test_enter_and_a_double_click_open():
-    async with table() as (app, pilot):
+async def test_enter_and_a_double_click_open_and_a_click_beside_the_rows_does_nothing():
+    async with table(count=4) as (app, pilot):
         await pilot.press("j", "enter")
         await pilot.click(app.table, offset=(10, 4), times=2)
         opened = [message.row_id for message in app.told if isinstance(message, RowTable.Opened)]
         assert opened == ["id-0001", "id-0003"]
-
-
-async def test_a_click_beside_the_rows_does_nothing():
-    async with table(count=3) as (app, pilot):
+        app.told.clear()
         await pilot.click(app.table, offset=(10, 0))
         await pilot.click(app.table, offset=(10, 12))
         assert moves(app) == []
-
-
-async def test_the_wheel_moves_the_cursor_so_that_it_is_always_in_view():
-    async with table() as (app, pilot):
-        await pilot._post_mouse_events([MouseScrollDown], app.table, button=0)
-        assert moves(app) == [("id-0003", 3, False, True)]
 
 
 async def test_marks_are_ids_and_stay_with_their_rows():
@@ -114,35 +99,25 @@ async def test_marks_are_ids_and_stay_with_their_rows():
         assert "id-0002" in app.table.marks
 
 
-async def test_space_again_takes_the_mark_away():
-    async with table() as (app, pilot):
-        await pilot.press("space", "space")
-        assert app.table.marks == frozenset()
-
-
-async def test_a_range_without_a_beginning_is_one_row():
-    async with table() as (app, pilot):
-        await pilot.press("j", "m")
-        assert app.table.marks == {"id-0001"}
-
-
-async def test_all_shown_are_marked_and_unmarked():
+async def test_rows_are_marked_one_by_one_all_or_from_outside_and_unmarked():
     async with table(count=30) as (app, pilot):
+        await pilot.press("j", "m")
+        assert app.table.marks == {"id-0001"}, "a range without a beginning is one row"
+        await pilot.press("space")
+        assert app.table.marks == frozenset()
         await pilot.press("a")
         assert len(app.table.marks) == 30
         await pilot.press("ctrl+backslash")
         assert app.table.marks == frozenset()
-
-
-async def test_marks_that_are_set_are_told_once():
-    async with table() as (app, pilot):
-        app.table.marks = frozenset({"id-0007"})
-        app.table.marks = frozenset({"id-0007"})
+        app.told.clear()
+        for _ in range(2):
+            app.table.marks = frozenset({"id-0007"})
         await pilot.pause()
-        assert [message.marks for message in app.told if isinstance(message, RowTable.MarksChanged)] == [{"id-0007"}]
+        told = [message.marks for message in app.told if isinstance(message, RowTable.MarksChanged)]
+        assert told == [{"id-0007"}], "told once"
 
 
-async def test_near_an_edge_more_rows_are_asked_for():
+async def test_near_an_edge_more_rows_are_asked_for_and_again_only_by_hand():
     async with table(count=200) as (app, pilot):
         for _ in range(7):
             await pilot.press("pagedown")
@@ -151,9 +126,6 @@ async def test_near_an_edge_more_rows_are_asked_for():
         app.table.show(rows(400), now=NOW)
         await pilot.pause()
         assert edges(app) == []
-
-
-async def test_an_edge_that_did_not_move_is_told_again_only_by_hand():
     async with table(count=30) as (app, pilot):
         app.table.show(rows(30), now=NOW + timedelta(seconds=9))
         await pilot.pause()

@@ -36,7 +36,9 @@ async def shop(connection: asyncpg.Connection) -> asyncpg.Connection:
 
 
 @pytest.mark.usefixtures("shop")
-async def test_schedules_are_listed_the_worst_first_with_what_to_know_of_each(database: str) -> None:
+async def test_schedules_are_listed_the_worst_first_each_with_its_story_and_past_runs_lead_to_their_tasks(
+    database: str,
+) -> None:
     async with schedules(database) as screen:
         await screen.sees("3 schedules", "1 overdue", "1 paused", "1 scheduled", "1 scheduler, web-1:7")
         assert screen.names == ["labels", "mails", "nightly"]
@@ -48,11 +50,7 @@ async def test_schedules_are_listed_the_worst_first_with_what_to_know_of_each(da
         assert "daily 02:30 Europe/Berlin" in nightly
         assert "✗✓ " in nightly
         assert "1m02s" in nightly
-
-
-@pytest.mark.usefixtures("shop")
-async def test_the_story_below_the_list_follows_the_cursor_and_enter_opens_it_alone(database: str) -> None:
-    async with schedules(database) as screen:
+        # The story below the list follows the cursor, and `enter` opens it alone.
         await screen.sees("── labels", "next runs", "past runs", "it has not run yet")
         await screen.press("G")
         await screen.sees("── nightly", "1 of 2 failed", BERLIN)
@@ -66,12 +64,7 @@ async def test_the_story_below_the_list_follows_the_cursor_and_enter_opens_it_al
         await screen.sees("this is the first schedule of the list", "── labels")
         await screen.press("escape")
         await screen.sees("3 schedules")
-
-
-@pytest.mark.usefixtures("shop")
-async def test_enter_on_a_past_run_opens_its_task_and_the_keys_of_its_row_go_to_the_next_run(database: str) -> None:
-    async with schedules(database) as screen:
-        await screen.sees("3 schedules")
+        # `enter` on a past run opens its task, and the keys of its row go to the next run.
         await screen.press("G")
         await screen.sees("── nightly", "outcome")
         await screen.press("enter")

@@ -25,12 +25,34 @@ SIZES = [(200, 60), (160, 50), (120, 40), (100, 30), (80, 24)]
 """From the largest: what stood there before is too wide for the next."""
 
 
-async def test_the_whole_story_is_there_at_every_size(database: str, connection: asyncpg.Connection) -> None:
+async def test_the_whole_story_is_there_at_every_size_keys_go_from_part_to_part_and_a_traceback_unfolds_and_folds(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await failed(connection)
-    async with opened(database, ONE, SIZES[0]) as detail:
+    async with opened(database, ONE) as detail:
+        await detail.sees("timeline")
+        parts = []
+        for _ in range(4):
+            assert detail.story.place is not None
+            parts.append(detail.story.place.section)
+            await detail.press("tab")
+        assert parts == ["timeline", "heartbeats", "arguments", "outcome"]
+        await detail.press("shift+tab", "shift+tab")
+        assert detail.story.place.section == "arguments"
+        await detail.press("right")
+        assert detail.story.place.section == "outcome"
+        await detail.press("left")
+        assert detail.story.place.section == "arguments"
         for size in SIZES:
             await detail.resize(*size)
             await _tells_all(detail, size[0])
+        await detail.go_to("traceback")
+        await detail.press("enter")
+        await detail.sees("Traceback:")
+        await detail.press("down", "down", "left")
+        assert "traceback" in detail.line
+        await detail.press("left")
+        await until(detail.pilot, lambda: "(38 lines)" in detail.line, "folded")
 
 
 async def _tells_all(detail: Detail, width: int) -> None:
@@ -88,41 +110,15 @@ async def test_the_last_output_of_failed_attempts_is_shown_and_unfolds(
         assert "\x1b" not in detail.line
 
 
-async def test_tab_left_and_right_go_from_part_to_part_and_a_traceback_unfolds_and_folds(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection)
-    async with opened(database, ONE) as detail:
-        await detail.sees("timeline")
-        parts = []
-        for _ in range(4):
-            assert detail.story.place is not None
-            parts.append(detail.story.place.section)
-            await detail.press("tab")
-        assert parts == ["timeline", "heartbeats", "arguments", "outcome"]
-        await detail.press("shift+tab", "shift+tab")
-        assert detail.story.place.section == "arguments"
-        await detail.press("right")
-        assert detail.story.place.section == "outcome"
-        await detail.press("left")
-        assert detail.story.place.section == "arguments"
-        await detail.resize(80, 24)
-        await detail.go_to("traceback")
-        await detail.press("enter")
-        await detail.sees("Traceback:")
-        await detail.press("down", "down", "left")
-        assert "traceback" in detail.line
-        await detail.press("left")
-        await until(detail.pilot, lambda: "(38 lines)" in detail.line, "folded")
-
-
-async def test_a_search_finds_what_is_folded_and_not_what_is_masked_and_n_goes_round(
+async def test_a_search_finds_what_is_folded_and_not_what_is_masked_and_goes_on_when_the_task_changes(
     database: str, connection: asyncpg.Connection
 ) -> None:
     rows = json.dumps({"rows": [{"sku": f"item-{n}"} for n in range(1_000)], "api_token": "hunter2"})
     await failed(connection, kwargs=f"'{rows}'")
     async with opened(database, ONE) as detail:
         await detail.sees("timeline")
+        await detail.press("n")
+        await detail.sees("nothing to repeat; / starts a search")
         await detail.press("slash", *"hunter2", "enter")
         await detail.sees("hunter2 not found")
         await detail.press("slash", "ctrl+u", *"ITEM-99", "enter")
@@ -137,15 +133,7 @@ async def test_a_search_finds_what_is_folded_and_not_what_is_masked_and_n_goes_r
         await detail.press("escape")
         await detail.loses("of 11")
         await detail.sees(ONE)
-
-
-async def test_a_search_goes_on_when_the_task_changes(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection)
-    async with opened(database, ONE) as detail:
-        await detail.sees("timeline")
-        await detail.press("n")
-        await detail.sees("nothing to repeat; / starts a search")
-        await detail.press("slash", *"frame", "enter")
+        await detail.press("slash", "ctrl+u", *"frame", "enter")
         await detail.sees("frame: 1 of 36")
         await detail.press("n")
         await connection.execute('UPDATE horsies_tasks SET result = \'{"ok": "frame"}\' WHERE id = $1', ONE)
@@ -155,10 +143,22 @@ async def test_a_search_goes_on_when_the_task_changes(database: str, connection:
         assert "frame" in detail.line
 
 
-async def test_links_are_followed_and_esc_comes_back(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection, TWO)
+async def test_links_are_followed_esc_comes_back_and_brackets_walk_through_the_list(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, THREE, created_at="now() - interval '1 min'")
+    await failed(connection, TWO, created_at="now() - interval '30 s'")
     await failed(connection, ONE, rerun_of=f"'{TWO}'", created_at="now()")
-    async with opened(database, ONE) as detail:
+    async with opened(database, None) as detail:
+        await detail.sees("shop.charge_card")
+        await detail.press("enter")
+        await detail.sees(ONE, "timeline")
+        for task_id in (TWO, THREE):
+            await detail.press("right_square_bracket")
+            await detail.sees(task_id)
+        await detail.press("right_square_bracket")
+        await detail.sees("this is the last row of the list")
+        await detail.press("left_square_bracket", "left_square_bracket")
         await detail.sees("rerun of")
         await detail.go_to("rerun of")
         await detail.press("enter")
@@ -169,23 +169,6 @@ async def test_links_are_followed_and_esc_comes_back(database: str, connection: 
         await detail.go_to("worker ")
         await detail.press("enter")
         await detail.sees("id:web-1", "3 Workers")
-
-
-async def test_brackets_walk_through_the_list(database: str, connection: asyncpg.Connection) -> None:
-    for number, task_id in enumerate((ONE, TWO, THREE)):
-        await failed(connection, task_id, created_at=f"now() - {number} * interval '1 min'")
-    async with opened(database, None) as detail:
-        await detail.sees("shop.charge_card")
-        await detail.press("enter")
-        await detail.sees(ONE, "timeline")
-        await detail.press("right_square_bracket")
-        await detail.sees(TWO)
-        await detail.press("right_square_bracket")
-        await detail.sees(THREE)
-        await detail.press("right_square_bracket")
-        await detail.sees("this is the last row of the list")
-        await detail.press("left_square_bracket")
-        await detail.sees(TWO)
 
 
 async def test_it_is_live_while_it_is_open(database: str, connection: asyncpg.Connection) -> None:

@@ -24,12 +24,12 @@ def line_of(screen: Flows, label: str) -> str:
     return next(line for line in screen.text.splitlines() if f" {label} " in line and line[:12].strip(" ◆▸▾"))
 
 
-async def test_g_shows_a_bar_for_each_node_at_every_size_and_the_graph_again(
+async def test_g_shows_a_bar_for_each_node_at_every_size_whose_story_follows_the_cursor_and_the_graph_again(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await month_end(connection)
     async with flows(database) as screen:
-        await timeline(screen)
+        gantt = await timeline(screen)
         assert "█" in line_of(screen, "open_books")
         assert line_of(screen, "import_uk").rstrip().endswith("10m")
         assert line_of(screen, "reconcile").rstrip().endswith("skipped")
@@ -40,10 +40,46 @@ async def test_g_shows_a_bar_for_each_node_at_every_size_and_the_graph_again(
             assert max(map(len, (await screen.sees("critical path")).splitlines())) <= size[0]
             assert "█" in line_of(screen, "import_us")
         await screen.resize(120, 40)
+        assert gantt.row is not None
+        assert gantt.row.node.label == screen.node == "import_us"  # the graph opens on what failed
+        await screen.press("end")
+        await until(screen.pilot, lambda: screen.node == "notify")
+        await screen.sees("── notify")
+        await screen.press("tab")
+        await until(screen.pilot, lambda: screen.story.has_focus)
+        await screen.press("escape")
+        await until(screen.pilot, lambda: gantt.has_focus)
         await screen.press("g")
         await screen.sees("─ ✓ import_eu ")
         await screen.loses("critical path")
         assert screen.graph.has_focus
+        assert screen.node == "notify"
+
+
+async def test_a_sub_workflow_unfolds_in_place_also_where_the_timeline_is_frozen(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        gantt = await timeline(screen)
+        await screen.press("home", "down", "down", "down")
+        assert gantt.row is not None
+        assert gantt.row.node.label == "import_uk"
+        await screen.press("enter")
+        await screen.sees(" fetch ", " load ")
+        rows = [row.node.label for row in gantt._rows]
+        assert rows[3:6] == ["import_uk", "fetch", "load"]
+        await screen.press("down")
+        assert gantt.row.workflow_id == CHILD
+        await connection.execute(
+            "UPDATE horsies_workflow_tasks SET status = 'COMPLETED', completed_at = now() WHERE workflow_id = $1", CHILD
+        )
+        await connection.execute("SELECT pg_notify('task_done', 'x')")
+        await until(screen.pilot, lambda: gantt._rows[5].node.status == "COMPLETED", "load has ended")
+        await screen.press("up", "left")
+        await screen.loses(" fetch ")
+        await screen.press("p", "right")
+        await screen.sees(" fetch ", "FROZEN")
 
 
 async def test_each_run_of_a_node_is_a_bar_and_the_wait_for_its_retry_a_line(
@@ -76,51 +112,3 @@ async def test_each_run_of_a_node_is_a_bar_and_the_wait_for_its_retry_a_line(
         await screen.sees("shop.pay", task)
         await screen.press("escape")
         await screen.sees("critical path")
-
-
-async def test_a_sub_workflow_unfolds_in_place(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        gantt = await timeline(screen)
-        await screen.press("home", "down", "down", "down")
-        assert gantt.row is not None
-        assert gantt.row.node.label == "import_uk"
-        await screen.press("enter")
-        await screen.sees(" fetch ", " load ")
-        rows = [row.node.label for row in gantt._rows]
-        assert rows[3:6] == ["import_uk", "fetch", "load"]
-        await screen.press("down")
-        assert gantt.row.workflow_id == CHILD
-        await connection.execute(
-            "UPDATE horsies_workflow_tasks SET status = 'COMPLETED', completed_at = now() WHERE workflow_id = $1", CHILD
-        )
-        await connection.execute("SELECT pg_notify('task_done', 'x')")
-        await until(screen.pilot, lambda: gantt._rows[5].node.status == "COMPLETED", "load has ended")
-        await screen.press("up", "left")
-        await screen.loses(" fetch ")
-
-
-async def test_the_cursor_keeps_its_node_and_shows_its_story(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        gantt = await timeline(screen)
-        assert gantt.row is not None
-        assert gantt.row.node.label == screen.node == "import_us"  # the graph opens on what failed
-        await screen.press("end")
-        await until(screen.pilot, lambda: screen.node == "notify")
-        await screen.sees("── notify")
-        await screen.press("tab")
-        await until(screen.pilot, lambda: screen.story.has_focus)
-        await screen.press("escape")
-        await until(screen.pilot, lambda: gantt.has_focus)
-        await screen.press("g")
-        await until(screen.pilot, lambda: screen.graph.has_focus)
-        assert screen.node == "notify"
-
-
-async def test_a_frozen_timeline_still_unfolds(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        await timeline(screen)
-        await screen.press("p", "home", "down", "down", "down", "right")
-        await screen.sees(" fetch ", "FROZEN")

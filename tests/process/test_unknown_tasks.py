@@ -16,8 +16,11 @@ FAIL = ("--unknown-tasks", "fail")
 async def test_an_unknown_task_is_failed_with_its_name_the_app_and_the_way_out(
     table: Table, start: Callable[..., Worker]
 ) -> None:
+    """Known ones among them run, the policy of each is followed, and one that comes later is failed at once."""
     before = await table.send("shop.gone")
-    worker = start(*FAIL)
+    retried = await table.send("shop.gone", max_retries=1, task_options=options(["WORKER_RESOLUTION_ERROR"]))
+    ids = [await table.send("shop.gone" if number % 4 else "add", number, 0) for number in range(120)]
+    worker = start("--processes", "2", TEST_UNKNOWN_TASKS="fail")
     row = await table.done(before)
     assert (row["status"], row["error_code"], row["retry_count"]) == ("FAILED", "WORKER_RESOLUTION_ERROR", 0)
     error = result_of(row)["err"]
@@ -31,32 +34,18 @@ async def test_an_unknown_task_is_failed_with_its_name_the_app_and_the_way_out(
     assert (row["worker_pid"], row["claimed_by_worker_id"]) == (worker.process.pid, attempt["worker_id"])
     record = await asyncio.to_thread(worker.wait_for, "failed", id=before)
     assert (record["task"], record["code"]) == ("shop.gone", "WORKER_RESOLUTION_ERROR")
-
-
-async def test_one_that_comes_later_is_failed_at_once(table: Table, start: Callable[..., Worker]) -> None:
-    """Each waits for the one before: by polls alone, every 5 s, six would take longer than the patience."""
-    start(TEST_UNKNOWN_TASKS="fail")
+    rows = [await table.done(task_id) for task_id in ids]
+    assert {row["error_code"] for row in rows if row["task_name"] == "shop.gone"} == {"WORKER_RESOLUTION_ERROR"}
+    assert [result_of(row)["ok"] for row in rows if row["task_name"] == "add"] == list(range(0, 120, 4))
+    await table.done(retried)
+    outcomes = [(attempt["attempt"], attempt["will_retry"]) for attempt in await table.attempts(retried)]
+    assert outcomes == [(1, True), (2, False)]
+    assert await table.connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 123
+    # Each waits for the one before: by polls alone, every 5 s, six would take longer than the patience.
     async with asyncio.timeout(PATIENCE_S):
         for _ in range(6):
             row = await table.done(await table.send("shop.gone"))
             assert row["error_code"] == "WORKER_RESOLUTION_ERROR"
-
-
-async def test_many_are_failed_and_the_known_ones_among_them_run(table: Table, start: Callable[..., Worker]) -> None:
-    ids = [await table.send("shop.gone" if number % 4 else "add", number, 0) for number in range(120)]
-    start(*FAIL, "--processes", "2")
-    rows = [await table.done(task_id) for task_id in ids]
-    assert {row["error_code"] for row in rows if row["task_name"] == "shop.gone"} == {"WORKER_RESOLUTION_ERROR"}
-    assert [result_of(row)["ok"] for row in rows if row["task_name"] == "add"] == list(range(0, 120, 4))
-    assert await table.connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 120
-
-
-async def test_its_retry_policy_is_followed(table: Table, start: Callable[..., Worker]) -> None:
-    task_id = await table.send("shop.gone", max_retries=1, task_options=options(["WORKER_RESOLUTION_ERROR"]))
-    start(*FAIL)
-    await table.done(task_id)
-    outcomes = [(attempt["attempt"], attempt["will_retry"]) for attempt in await table.attempts(task_id)]
-    assert outcomes == [(1, True), (2, False)]
 
 
 async def test_what_is_not_due_not_of_its_queues_or_paused_is_not_failed(
@@ -120,7 +109,7 @@ async def refused(table: Table) -> str:
     return await table.send("add", 1, 2, retry_count=6)
 
 
-async def test_an_outcome_that_the_database_refuses_holds_up_no_other(
+async def test_an_outcome_that_the_database_refuses_holds_up_no_other_and_is_over_when_its_task_is_gone(
     table: Table, start: Callable[..., Worker]
 ) -> None:
     poison = await refused(table)
@@ -131,6 +120,9 @@ async def test_an_outcome_that_the_database_refuses_holds_up_no_other(
     record = worker.wait_for("outcome rejected", id=poison)
     assert record["error"].startswith("CheckViolationError: ")
     assert (await table.row(poison))["status"] == "RUNNING"
+    await table.connection.execute("DELETE FROM horsies_tasks WHERE id = $1", poison)
+    assert (await table.done(await table.send("add", 2, 2)))["status"] == "COMPLETED"
+    assert worker.stop() == 0
 
 
 async def test_a_refused_outcome_does_not_keep_the_worker_from_ending_and_is_told_as_lost(
@@ -145,29 +137,12 @@ async def test_a_refused_outcome_does_not_keep_the_worker_from_ending_and_is_tol
     assert [record["id"] for record in records if record["event"] == "outcome lost"] == [poison]
 
 
-async def test_the_worker_goes_on_when_the_task_of_a_refused_outcome_is_gone(
-    table: Table, start: Callable[..., Worker]
-) -> None:
-    poison = await refused(table)
-    worker = start()
-    worker.wait_for("outcome rejected", id=poison)
-    await table.connection.execute("DELETE FROM horsies_tasks WHERE id = $1", poison)
-    assert (await table.done(await table.send("add", 2, 2)))["status"] == "COMPLETED"
-    assert worker.stop() == 0
-
-
-async def test_a_task_enqueued_before_all_time_runs_like_any_other(table: Table, start: Callable[..., Worker]) -> None:
-    ids = [await table.send("add", number, 1) for number in range(3)]
-    await table.connection.execute("UPDATE horsies_tasks SET enqueued_at = '-infinity' WHERE id = $1", ids[2])
-    start(TEST_PREFETCH="8")
-    rows = [await table.done(task_id) for task_id in ids]
-    assert [row["status"] for row in rows] == ["COMPLETED"] * 3
-
-
-async def test_a_task_that_was_retried_as_often_as_can_be_counted_is_ended(
+async def test_a_task_enqueued_before_all_time_runs_and_one_retried_as_often_as_can_be_counted_is_ended(
     table: Table, start: Callable[..., Worker]
 ) -> None:
     """Each end stores an attempt, whose number is otherwise one more than those before."""
+    first = [await table.send("add", number, 1) for number in range(3)]
+    await table.connection.execute("UPDATE horsies_tasks SET enqueued_at = '-infinity' WHERE id = $1", first[2])
     counted = {"retry_count": LARGEST, "max_retries": LARGEST}
     ids = [await table.send("add", 1, 2, **counted), await table.send("refuse", **counted)]
     await table.connection.execute(
@@ -176,6 +151,7 @@ async def test_a_task_that_was_retried_as_often_as_can_be_counted_is_ended(
         ids[1],
         [1, LARGEST, LARGEST - 1],
     )
-    start()
+    start(TEST_PREFETCH="8")
+    assert [(await table.done(task_id))["status"] for task_id in first] == ["COMPLETED"] * 3
     assert [(await table.done(task_id))["status"] for task_id in ids] == ["COMPLETED", "FAILED"]
     assert [len(await table.attempts(task_id)) for task_id in ids] == [1, 4]
