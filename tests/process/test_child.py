@@ -182,9 +182,8 @@ async def test_a_task_runs_with_its_arguments_and_its_result_is_ready_to_be_stor
     assert watched.child.facts.keys() >= {"add", "nothing", "nothing_async"}
 
 
-@pytest.mark.parametrize(
-    ("task_name", "exception"),
-    [
+async def test_whatever_a_task_raises_ends_that_task_and_the_child_goes_on(watched: Watched) -> None:
+    for task_name, exception in (
         ("sys_exit", "SystemExit"),
         ("sys_exit_async", "SystemExit"),
         ("interrupt", "KeyboardInterrupt"),
@@ -192,15 +191,11 @@ async def test_a_task_runs_with_its_arguments_and_its_result_is_ready_to_be_stor
         ("dirty_exception", "ValueError"),
         ("unpicklable_exception", "UnpicklableError"),
         ("cancel_itself", "CancelledError"),
-    ],
-)
-async def test_whatever_a_task_raises_ends_that_task_and_the_child_goes_on(
-    watched: Watched, task_name: str, exception: str
-) -> None:
-    error = error_of(await watched.run(task_name))
-    assert error["error_code"] == {"__builtin_task_code__": "UNHANDLED_EXCEPTION"}
-    assert error["exception"]["type"] == exception
-    assert ok_of(await watched.run("add", 1, 1)) == 2
+    ):
+        error = error_of(await watched.run(task_name))
+        assert error["error_code"] == {"__builtin_task_code__": "UNHANDLED_EXCEPTION"}
+        assert error["exception"]["type"] == exception
+        assert ok_of(await watched.run("add", 1, 1)) == 2
 
 
 async def test_a_result_above_the_cap_becomes_an_error_that_names_both_sizes(watched: Watched) -> None:
@@ -218,28 +213,22 @@ async def test_arguments_of_10_mb_arrive(watched: Watched) -> None:
     assert len(ok_of(result)[0][0]) == 10_000_000
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs", "says"),
-    [
-        ("[1,", None, "not valid JSON"),
-        ('{"left": 1}', None, "expected a JSON array"),
-        (None, "[]", "expected a JSON object"),
-        ("[1]", None, "missing a required argument"),
-        ("[1,2,3]", None, "too many positional arguments"),
-        ("[1]", '{"right": "not an int"}', "right is str, not int"),
-    ],
-)
-async def test_arguments_that_cannot_be_used_are_an_error_of_that_task(
-    watched: Watched, args: str | None, kwargs: str | None, says: str
-) -> None:
-    watched.child.submit(Job("bad", "add", args, kwargs), clock())
-    error = error_of(await watched.result_of("bad"))
-    assert error["error_code"] == {"__builtin_task_code__": "WORKER_SERIALIZATION_ERROR"}
-    assert says in error["message"]
-    assert ok_of(await watched.run("add", 1, 1)) == 2
-
-
-async def test_a_name_that_the_child_does_not_know_is_an_error_of_that_task(watched: Watched) -> None:
+async def test_arguments_or_a_name_that_cannot_be_used_are_an_error_of_that_task(watched: Watched) -> None:
+    for number, (args, kwargs, says) in enumerate(
+        (
+            ("[1,", None, "not valid JSON"),
+            ('{"left": 1}', None, "expected a JSON array"),
+            (None, "[]", "expected a JSON object"),
+            ("[1]", None, "missing a required argument"),
+            ("[1,2,3]", None, "too many positional arguments"),
+            ("[1]", '{"right": "not an int"}', "right is str, not int"),
+        )
+    ):
+        watched.child.submit(Job(f"bad-{number}", "add", args, kwargs), clock())
+        error = error_of(await watched.result_of(f"bad-{number}"))
+        assert error["error_code"] == {"__builtin_task_code__": "WORKER_SERIALIZATION_ERROR"}
+        assert says in error["message"]
+        assert ok_of(await watched.run("add", 1, 1)) == 2
     error = error_of(await watched.run("no_such_task"))
     assert error["error_code"] == {"__builtin_task_code__": "WORKER_RESOLUTION_ERROR"}
     assert "no_such_task" in error["message"]
@@ -437,12 +426,12 @@ async def test_an_exception_of_the_clean_up_does_not_hide_that_the_task_was_stop
     assert error["exception"]["type"] == "OSError"
 
 
-@pytest.mark.parametrize("task_name", ["spin", "sleep", "sleep_async"])
-async def test_a_task_past_its_timeout_is_stopped(watched: Watched, task_name: str) -> None:
-    error = error_of(await watched.run(task_name, timeout_ms=100))
-    assert error["error_code"] == "TASK_TIMEOUT"
-    assert "100 ms" in error["message"]
-    assert ok_of(await watched.run("add", 1, 1)) == 2
+async def test_a_task_past_its_timeout_is_stopped(watched: Watched) -> None:
+    for task_name in ("spin", "sleep", "sleep_async"):
+        error = error_of(await watched.run(task_name, timeout_ms=100))
+        assert error["error_code"] == "TASK_TIMEOUT"
+        assert "100 ms" in error["message"]
+        assert ok_of(await watched.run("add", 1, 1)) == 2
 
 
 @pytest.mark.parametrize("task_name", ["hold_the_gil", "block_the_loop", "refuse_to_end_async"])

@@ -76,22 +76,23 @@ def own(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("task", "innermost"),
-    [
-        ("sleep_long", ("sleep_long", "time.sleep(3_600)")),
-        ("count_for_ever", ("count_for_ever", "number += 1")),  # or the line before it
-    ],
+    ("task", "line"),
+    [("sleep_long", "time.sleep(3_600)"), ("count_for_ever", "number += 1")],  # or the line before it
 )
-async def test_the_stack_of_a_plain_task_says_in_which_line_it_is(
-    watched: Watched, task: str, innermost: tuple[str, str]
+async def test_the_stack_of_a_plain_task_says_in_which_line_it_is_and_one_that_has_ended_or_waits_has_none(
+    watched: Watched, task: str, line: str
 ) -> None:
-    key = await hanging(watched, task)
-    stack = await stack_of(watched, key)
+    key = watched.submit("nothing")
+    await watched.result_of(key)
+    assert await watched.child.stack(key, with_locals=False) is None
+    stack = await stack_of(watched, await hanging(watched, task))
     assert stack["how"] == "python"
     ((function, source),) = own(stack["frames"])
-    assert (function, source.replace("while True:", "number += 1")) == innermost
+    assert (function, source.replace("while True:", "number += 1")) == (task, line)
     assert all(frame["user"] for frame in stack["frames"]), "none of ours, and none beneath"
     assert stack["threads"] == []
+    waiting = watched.submit("nothing")
+    assert await watched.child.stack(waiting, with_locals=False) is None
 
 
 async def test_locals_are_read_only_if_asked_for_and_run_no_code_of_theirs(watched: Watched) -> None:
@@ -127,7 +128,7 @@ async def test_threads_that_the_task_started_are_shown(watched: Watched) -> None
     assert (name, own(frames)) == ("upload", [("upload", "time.sleep(3_600)")])
 
 
-async def test_an_async_task_shows_its_own_chain_of_awaits(watched: Watched) -> None:
+async def test_an_async_task_shows_its_own_chain_of_awaits_into_the_tasks_that_it_waits_for(watched: Watched) -> None:
     waits, in_thread = await hanging(watched, "await_for_ever"), await hanging(watched, "await_in_a_thread")
     stack = await stack_of(watched, waits)
     assert own(stack["frames"]) == [
@@ -139,36 +140,21 @@ async def test_an_async_task_shows_its_own_chain_of_awaits(watched: Watched) -> 
     assert own(stack["frames"]) == [("await_in_a_thread", "await asyncio.to_thread(upload)")]
     ((_, frames),) = stack["threads"]
     assert own(frames) == [("upload", "time.sleep(3_600)")]
-
-
-@pytest.mark.parametrize(
-    ("task", "source"),
-    [
+    for task, source in (
         ("await_a_group", "async with asyncio.TaskGroup() as group:"),
         ("await_the_first", "await asyncio.wait([asyncio.create_task(answer_of_the_bank())])"),
-    ],
-)
-async def test_the_chain_goes_on_into_the_tasks_that_it_waits_for(watched: Watched, task: str, source: str) -> None:
-    stack = await stack_of(watched, await hanging(watched, task))
-    assert own(stack["frames"]) == [
-        ("answer_of_the_bank", "await asyncio.get_running_loop().create_future()"),
-        (task, source),
-    ]
+    ):
+        stack = await stack_of(watched, await hanging(watched, task))
+        assert own(stack["frames"]) == [
+            ("answer_of_the_bank", "await asyncio.get_running_loop().create_future()"),
+            (task, source),
+        ]
 
 
 async def test_an_async_task_that_blocks_the_loop_shows_what_it_does(watched: Watched) -> None:
     key = await hanging(watched, "block_the_loop")
     stack = await stack_of(watched, key)
     assert own(stack["frames"]) == [("upload", "time.sleep(3_600)"), ("block_the_loop", "upload()")]
-
-
-async def test_a_task_that_has_ended_or_waits_has_no_stack(watched: Watched) -> None:
-    key = watched.submit("nothing")
-    await watched.result_of(key)
-    assert await watched.child.stack(key, with_locals=False) is None
-    await hanging(watched, "sleep_long")
-    waiting = watched.submit("nothing")
-    assert await watched.child.stack(waiting, with_locals=False) is None
 
 
 async def dumped(watched: Watched, key: str) -> dict[str, Any]:

@@ -51,23 +51,21 @@ async def waiting(database: str, watcher: asyncpg.Connection) -> AsyncIterator[N
         worker.terminate()
 
 
-@pytest.mark.parametrize("words", [["status"], ["tasks", "ls"], ["recovery", "ls"], ["tasks", "cancel", "x", "--yes"]])
-async def test_a_command_that_waits_for_a_lock_ends_and_names_its_holder(database: str, words: list[str]) -> None:
+async def test_a_command_that_waits_for_a_lock_ends_and_names_its_holder(
+    database: str, connection: asyncpg.Connection
+) -> None:
     async with locked(database) as psql:
         pid = psql.get_server_pid()
-        told = await horsies(*words)
-    assert told.code == 75
-    assert f"blocked by pid {pid} psql" in told.words
-    assert f"idle in transaction after BEGIN; {LOCK}" in told.words
-    assert f"`horsies sessions terminate {pid}` ends it" in told.words
-    assert told.out == ""
-
-
-async def test_doctor_fails_with_the_holder_of_the_lock(database: str, connection: asyncpg.Connection) -> None:
-    async with locked(database) as psql, waiting(database, connection):
-        told = await horsies("doctor")
-        assert told.code == 1
-        assert f"horsies_tasks is locked, 1 session waits: blocked by pid {psql.get_server_pid()} psql" in told.words
+        for words in (["status"], ["tasks", "ls"], ["recovery", "ls"], ["tasks", "cancel", "x", "--yes"]):
+            told = await horsies(*words)
+            assert (told.code, told.out) == (75, ""), words
+            assert f"blocked by pid {pid} psql" in told.words
+            assert f"idle in transaction after BEGIN; {LOCK}" in told.words
+            assert f"`horsies sessions terminate {pid}` ends it" in told.words
+        async with waiting(database, connection):
+            told = await horsies("doctor")
+            assert told.code == 1
+            assert f"horsies_tasks is locked, 1 session waits: blocked by pid {pid} psql" in told.words
 
 
 async def test_sessions_are_listed_and_ended_by_pid_with_an_audit_row(
@@ -119,7 +117,9 @@ app = Horsies(AppConfig(broker=PostgresConfig(database_url={!r}, pool_size=3, ma
 """
 
 
-async def test_a_database_that_is_well_is_one_line_for_each_check(database: str) -> None:
+async def test_a_database_that_is_well_is_one_line_for_each_check_with_the_settings_of_an_application(
+    database: str, role: str, tmp_path: Path
+) -> None:
     told = await horsies("doctor", "--database-url", database)
     first, *lines = told.out.splitlines()
     assert (told.code, told.err) == (0, "")
@@ -128,6 +128,15 @@ async def test_a_database_that_is_well_is_one_line_for_each_check(database: str)
     assert {line[:10] for line in lines if "disk  " not in line and "→" not in line} == {"✓ ok      "}
     names = [line.split("  ")[0] for line in (line[10:] for line in lines)]
     assert names[:4] == ["schema", "search path", "connections", "pooler"]
+    told = await horsies("doctor", "--database-url", url_with(database, role=role))
+    assert re.search(r"^\? unknown indexes  ", told.out, re.MULTILINE), "no verdict runs into the name of its check"
+    path = tmp_path / "doctored.py"
+    path.write_text(APP.format(database))
+    told = await horsies("doctor", f"{path}:app", "--json")
+    assert told.code == 0
+    found = {line["check"]: line["evidence"] for line in told.json["lines"]}
+    assert "each process of the application that sends may open up to 8" in found["connections"]
+    assert found["retention"].endswith("(by the application)")
 
 
 async def test_what_fails_is_shown_with_its_remedy_and_makes_the_exit_code_1(
@@ -147,21 +156,6 @@ async def test_what_fails_is_shown_with_its_remedy_and_makes_the_exit_code_1(
     schema = told.json["lines"][0]
     assert set(schema) == {"check", "verdict", "evidence", "remedy"}
     assert (schema["check"], schema["verdict"]) == ("schema", "fail")
-
-
-async def test_no_verdict_runs_into_the_name_of_its_check(database: str, role: str) -> None:
-    told = await horsies("doctor", "--database-url", url_with(database, role=role))
-    assert re.search(r"^\? unknown indexes  ", told.out, re.MULTILINE)
-
-
-async def test_an_application_brings_its_database_and_its_settings(database: str, tmp_path: Path) -> None:
-    path = tmp_path / "doctored.py"
-    path.write_text(APP.format(database))
-    told = await horsies("doctor", f"{path}:app", "--json")
-    assert told.code == 0
-    found = {line["check"]: line["evidence"] for line in told.json["lines"]}
-    assert "each process of the application that sends may open up to 8" in found["connections"]
-    assert found["retention"].endswith("(by the application)")
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,8 @@ async def test_a_dry_run_shows_all_and_changes_nothing(connection: asyncpg.Conne
     assert (await statuses(connection))["f1"] == "FAILED"
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
+async def test_exit_codes_tell_how_much_was_done(connection: asyncpg.Connection) -> None:
+    for words, code in (
         (["f1", "f2"], 0),
         (["f1", "p"], 3),
         (["p"], 3),
@@ -48,32 +47,25 @@ async def test_a_dry_run_shows_all_and_changes_nothing(connection: asyncpg.Conne
         (["--filter", "status:failed"], 0),
         (["--filter", "status:expired"], 4),
         (["--filter", "status:failed,pending"], 3),
-    ],
-    ids=str,
-)
-async def test_exit_codes_tell_how_much_was_done(connection: asyncpg.Connection, words: list[str], code: int) -> None:
-    await failed(connection, "f1", "f2")
-    await insert(connection, "p")
-    tried = await horsies("tasks", "requeue", *words, "--dry-run")
-    assert tried.code == code
-    done = await horsies("tasks", "requeue", *words, "--yes")
-    assert done.code == code, done.err
+    ):
+        await connection.execute("DELETE FROM horsies_tasks")
+        await failed(connection, "f1", "f2")
+        await insert(connection, "p")
+        tried = await horsies("tasks", "requeue", *words, "--dry-run")
+        done = await horsies("tasks", "requeue", *words, "--yes")
+        assert (tried.code, done.code) == (code, code), (words, done.err)
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
+async def test_a_verb_is_told_what_it_is_for(connection: asyncpg.Connection) -> None:
+    await insert(connection, "t")
+    for words, why in (
         ([], "no task is selected: give ids or --filter"),
         (["t", "--filter", "status:failed"], "give either ids or --filter, not both"),
         (["--filter", " "], "an empty filter matches every task"),
         (["status:failed"], "write a filter as --filter 'status:failed'"),
-    ],
-)
-async def test_a_verb_is_told_what_it_is_for(connection: asyncpg.Connection, words: list[str], why: str) -> None:
-    await insert(connection, "t")
-    said = await horsies("tasks", "cancel", "--yes", *words)
-    assert said.code == 2
-    assert why in said.words
+    ):
+        said = await horsies("tasks", "cancel", "--yes", *words)
+        assert (said.code, why in said.words) == (2, True), said.words
     assert await statuses(connection) == {"t": "PENDING"}
 
 
@@ -195,33 +187,26 @@ async def test_an_undo_finds_its_operation_by_the_end_of_its_id(connection: asyn
     assert await statuses(connection) == {"t": "PENDING"}
 
 
-READ_ONLY = [
-    *(["tasks", "cancel", "t"], ["queues", "pause", "default"], ["workers", "drain", "w"], ["audit", "undo", "x"]),
-    ["recovery", "run"],
-]
-
-
-@pytest.mark.parametrize("words", READ_ONLY, ids=lambda words: " ".join(words[:2]))
-async def test_read_only_refuses_before_anything_is_tried(
-    connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, words: list[str]
+async def test_read_only_refuses_before_anything_is_tried_and_a_context_by_its_name(
+    database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Even before a connection: no server listens on the port."""
-    monkeypatch.setenv("HORSIES_DATABASE_URL", "postgresql://ops:hunter2@127.0.0.1:1/app")
-    by_option = await horsies(*words, "--yes", "--read-only")
-    monkeypatch.setenv("HORSIES_READ_ONLY", "1")
-    by_environment = await horsies(*words, "--yes")
-    for said in (by_option, by_environment):
-        assert said.code == 1
-        assert "--read-only was given" in said.err
-        assert "hunter2" not in said.err
-
-
-@pytest.mark.parametrize("words", READ_ONLY, ids=lambda words: " ".join(words[:2]))
-async def test_a_read_only_context_refuses_by_its_name(database: str, tmp_path: Path, words: list[str]) -> None:
     config(tmp_path, f'[contexts.mirror]\nurl = "{database}"\nread_only = true\n')
-    said = await horsies(*words, "--yes", "--context", "mirror")
-    assert said.code == 1
-    assert "context 'mirror' is read-only" in said.err
+    nowhere = "postgresql://ops:hunter2@127.0.0.1:1/app"
+    for words in (
+        *(["tasks", "cancel", "t"], ["queues", "pause", "default"], ["workers", "drain", "w"], ["audit", "undo", "x"]),
+        ["recovery", "run"],
+    ):
+        by_context = await horsies(*words, "--yes", "--context", "mirror")
+        assert (by_context.code, "context 'mirror' is read-only" in by_context.err) == (1, True)
+        with monkeypatch.context() as environment:
+            environment.setenv("HORSIES_DATABASE_URL", nowhere)
+            by_option = await horsies(*words, "--yes", "--read-only")
+            environment.setenv("HORSIES_READ_ONLY", "1")
+            by_environment = await horsies(*words, "--yes")
+        for said in (by_option, by_environment):
+            assert (said.code, "--read-only was given" in said.err) == (1, True)
+            assert "hunter2" not in said.err
 
 
 async def test_read_only_sessions_still_look(connection: asyncpg.Connection) -> None:
@@ -231,16 +216,16 @@ async def test_read_only_sessions_still_look(connection: asyncpg.Connection) -> 
     assert "would requeue 1 task" in said.out
 
 
-@pytest.mark.parametrize("words", [["tasks", "cancel", "t"], ["queues", "pause", "default"], ["recovery", "run"]])
 async def test_a_role_that_may_only_read_is_told_what_it_lacks(
-    connection: asyncpg.Connection, database: str, role: str, words: list[str]
+    connection: asyncpg.Connection, database: str, role: str
 ) -> None:
     await insert(connection, "t", good_until=ago(5))
     await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
     url = url_with(database, role=role)
-    said = await horsies(*words, "--yes", "--database-url", url)
-    assert said.code == 1
-    assert f"the role {role} lacks UPDATE ON horsies_tasks" in said.err
+    for words in (["tasks", "cancel", "t"], ["queues", "pause", "default"], ["recovery", "run"]):
+        said = await horsies(*words, "--yes", "--database-url", url)
+        assert said.code == 1
+        assert f"the role {role} lacks UPDATE ON horsies_tasks" in said.err
     assert (await horsies("tasks", "ls", "--database-url", url)).code == 0
     assert (await horsies("tasks", "cancel", "t", "--dry-run", "--database-url", url)).code == 0
     assert await statuses(connection) == {"t": "PENDING"}

@@ -127,18 +127,14 @@ async def test_words_are_a_filter_and_a_mistake_is_pointed_at(connection: asyncp
     assert "definition:shop.order.v1" in (await horsies("workflows", "ls", "--filter-help")).out
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
+async def test_an_empty_list_says_why_and_what_next() -> None:
+    for words, named in (
         (["status:failed"], "no workflow matches status:failed"),
         ([], "no workflow has been started in this database yet"),
-    ],
-)
-async def test_an_empty_list_says_why_and_what_next(words: list[str], named: str) -> None:
-    said = await horsies("workflows", "ls", *words)
-    assert said.code == 0
-    assert named in said.err
-    assert len(said.err.splitlines()) == 2
+    ):
+        said = await horsies("workflows", "ls", *words)
+        assert (said.code, named in said.err) == (0, True)
+        assert len(said.err.splitlines()) == 2
 
 
 async def test_the_keys_in_json_stay(connection: asyncpg.Connection) -> None:
@@ -229,23 +225,17 @@ async def test_a_graph_can_be_mermaid_and_no_name_breaks_it(connection: asyncpg.
     assert (await horsies("workflows", "graph", "month-end", "--mermaid", "--json")).code == 2
 
 
-async def test_the_whole_story_of_a_workflow(connection: asyncpg.Connection) -> None:
+async def test_the_whole_story_of_a_workflow_and_of_a_node(connection: asyncpg.Connection) -> None:
     await month_end(connection)
     await workflow(connection, "child", parent_workflow_id="'month-end'", parent_task_index="2")
     said = await horsies("workflows", "show", "month-", "--mask", "card")
     for words in ("month_end", "nodes", "import_us", "error", "too slow", "definition shop.month_end.v1"):
         assert words in said.words
     assert "4111" not in said.out
-    assert (
-        "parent month_end RUNNING month-end its node import_uk RUNNING"
-        in (await horsies("workflows", "show", "child")).words
-    )
+    child = (await horsies("workflows", "show", "child")).words
+    assert "parent month_end RUNNING month-end its node import_uk RUNNING" in child
     told = (await horsies("workflows", "show", "month-end", "--mask", "card", "--json")).json
     assert told["error"]["data"] == {"card": "***"}
-
-
-async def test_the_whole_story_of_a_node(connection: asyncpg.Connection) -> None:
-    await month_end(connection)
     for name in ("import_us", "1", "#1"):
         said = await horsies("workflows", "show", "month-end", "--node", name)
         assert said.out.splitlines()[0].split()[1:] == ["failed", "TIMEOUT", "import_us", "demo.add"]
@@ -258,17 +248,17 @@ async def test_the_whole_story_of_a_node(connection: asyncpg.Connection) -> None
     assert "its nodes: open_books, import_us, import_uk, report" in unknown.words
 
 
-@pytest.mark.parametrize("command", ["show", "graph"])
-async def test_an_id_that_nothing_or_several_have_is_told(connection: asyncpg.Connection, command: str) -> None:
-    await workflow(connection, "aa-1")
-    await workflow(connection, "aa-2")
-    nothing = await horsies("workflows", command, "zz")
-    assert (nothing.code, nothing.out) == (4, "")
-    assert "no workflow has the id zz" in nothing.err
-    several = await horsies("workflows", command, "aa")
-    assert several.code == 1
-    assert "several workflows begin or end with 'aa'" in several.err
-    assert "aa-2" in several.err
+async def test_an_id_that_nothing_or_several_have_is_told(connection: asyncpg.Connection) -> None:
+    for workflow_id in ("aa-1", "aa-2"):
+        await workflow(connection, workflow_id)
+    for command in ("show", "graph"):
+        nothing = await horsies("workflows", command, "zz")
+        assert (nothing.code, nothing.out) == (4, "")
+        assert "no workflow has the id zz" in nothing.err
+        several = await horsies("workflows", command, "aa")
+        assert several.code == 1
+        assert "several workflows begin or end with 'aa'" in several.err
+        assert "aa-2" in several.err
 
 
 async def test_a_verb_changes_its_workflow_whose_id_may_hold_a_colon_and_leaves_its_trace(

@@ -176,12 +176,21 @@ async def test_a_run_in_a_stopped_child_ends_and_is_told(scene: Scene) -> None:
     assert worker.children() != [child]
 
 
-async def test_code_that_holds_the_gil_longer_than_the_threshold_is_left_alone(scene: Scene) -> None:
+async def test_code_that_holds_the_gil_longer_than_the_threshold_is_left_alone_and_a_short_freeze_costs_nothing(
+    scene: Scene,
+) -> None:
+    """Idle or running: tasks within their leases continue."""
     worker = await scene.worker("--processes", "1")
     children = worker.children()
-    await scene.send("hold_for", 2 * T_S)
-    assert (await scene.table.done(scene.ids["hold_for"]))["status"] == "COMPLETED"
-    assert await scene.history("hold_for") == [DONE]
+    await scene.send("hold_for", 2 * T_S, label="long")
+    assert (await scene.table.done(scene.ids["long"]))["status"] == "COMPLETED"
+    await scene.send("hold_for", 1.5, label="frozen")
+    await scene.begun("frozen")
+    scene.freeze(psutil.Process(worker.process.pid), worker.guard(), *children)
+    await asyncio.sleep(0.4 * T_S)
+    scene.thaw()
+    assert (await scene.table.done(scene.ids["frozen"]))["status"] == "COMPLETED"
+    assert [await scene.history(label) for label in ("long", "frozen")] == [[DONE], [DONE]]
     assert worker.children() == children
 
 
@@ -211,21 +220,6 @@ async def test_the_end_of_the_guard_ends_its_children_and_others_take_their_plac
     assert psutil.wait_procs([child], 2)[1] == []
     await ran_again_without_overlap(scene, "hold_the_gil")
     assert worker.guard() != guard
-
-
-async def test_a_short_freeze_costs_nothing(scene: Scene) -> None:
-    """Idle or running: tasks within their leases continue."""
-    worker = await scene.worker("--processes", "1")
-    await scene.send("hold_for", 1.5)
-    await scene.begun("hold_for")
-    everything = psutil.Process(worker.process.pid), worker.guard(), *worker.children()
-    children = worker.children()
-    scene.freeze(*everything)
-    await asyncio.sleep(0.4 * T_S)
-    scene.thaw()
-    assert (await scene.table.done(scene.ids["hold_for"]))["status"] == "COMPLETED"
-    assert await scene.history("hold_for") == [DONE]
-    assert worker.children() == children
 
 
 async def test_a_crash_ends_only_what_had_begun(scene: Scene) -> None:

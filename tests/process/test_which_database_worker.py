@@ -127,17 +127,31 @@ async def test_the_guard_of_a_context_holds_for_an_application_on_the_same_datab
     assert "context 'prod' is read-only, and a worker or a scheduler writes" in refused.stderr
 
 
-LISTS = (
-    ["tasks", "ls"],
-    ["workflows", "ls"],
-    ["workers", "ls"],
-    ["recovery", "ls"],
-    ["audit", "ls"],
-    ["queues", "ls"],
-    ["status"],
-    ["db", "status"],
-    ["tasks", "cancel", "7f3a"],
-)
+def test_where_no_one_can_be_asked_it_names_the_places_and_the_ways_out(home: Path) -> None:
+    for words in (
+        ["tasks", "ls"],
+        ["workflows", "ls"],
+        ["workers", "ls"],
+        ["recovery", "ls"],
+        ["audit", "ls"],
+        ["queues", "ls"],
+        ["status"],
+        ["db", "status"],
+        ["tasks", "cancel", "7f3a"],
+    ):
+        answer = said(*words)
+        assert answer.code == 1
+        for part in (
+            "no database is configured",
+            "looked for: --database-url, --context, HORSIES_DATABASE_URL, --module, DATABASE_URL, default_context in",
+            f"an embedded PostgreSQL in {home}/postgres",
+            "name the application, whose database it then is: --module shop.tasks:app",
+            "Where there is neither yet, `horsies db init` makes the embedded one",
+        ):
+            assert part in answer.words, (words, part)
+    answer = said("tui")
+    assert (answer.code, "needs a terminal" in answer.words) == (1, True)
+    assert not (home / "postgres").exists()
 
 
 @pytest.fixture
@@ -150,38 +164,13 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, short_directory: Path)
     return short_directory
 
 
-@pytest.mark.parametrize("words", LISTS, ids=" ".join)
-def test_where_no_one_can_be_asked_it_names_the_places_and_the_ways_out(home: Path, words: list[str]) -> None:
-    answer = said(*words)
-    assert answer.code == 1
-    for part in (
-        "no database is configured",
-        "looked for: --database-url, --context, HORSIES_DATABASE_URL, --module, DATABASE_URL, default_context in",
-        f"an embedded PostgreSQL in {home}/postgres",
-        "name the application, whose database it then is: --module shop.tasks:app",
-        "Where there is neither yet, `horsies db init` makes the embedded one",
-    ):
-        assert part in answer.words, part
-    assert not (home / "postgres").exists()
-
-
-def test_the_console_asks_for_a_terminal_first(home: Path) -> None:
-    answer = said("tui")
-    assert answer.code == 1
-    assert "needs a terminal" in answer.words
-    assert not (home / "postgres").exists()
-
-
-def test_on_a_terminal_it_offers_to_make_one_and_takes_no_for_an_answer(home: Path) -> None:
+def test_on_a_terminal_it_offers_to_make_one_which_is_then_used_without_a_question(home: Path) -> None:
     with Terminal(dict(os.environ), "tasks", "ls", columns=200) as terminal:
         terminal.until(f"Make an embedded PostgreSQL in {home}/postgres")
         assert "looked for: --database-url" in terminal.text
         terminal.type("\n")
         assert terminal.end() == 1
     assert not (home / "postgres").exists()
-
-
-def test_a_yes_makes_it_and_from_then_on_it_is_used_without_a_question(home: Path) -> None:
     with Terminal(dict(os.environ), "tasks", "ls", columns=200) as terminal:
         terminal.until("[y/N]")
         terminal.type("y\n")
