@@ -31,7 +31,6 @@ class Inner(WorkflowDefinition[int]):
     definition_key = "codes.inner"
     step = one.node()()
 """
-FIRST = "first = TaskNode(one)"
 
 WORKFLOWS = {
     # what the builder makes, and the text at which the error points
@@ -229,56 +228,6 @@ def test_a_return_type_that_is_no_type_is_found() -> None:
     (error,) = app.check()
     assert error.code is ErrorCode.TASK_INVALID_RETURN_TYPE
     assert "5 is not a Python type" in error.message
-
-
-def write(directory: Path, **sources: str) -> list[str]:
-    for name, source in sources.items():
-        (directory / f"{name}.py").write_text(source)
-    return [str(directory / f"{name}.py") for name in sources]
-
-
-def test_every_module_that_cannot_be_imported_is_reported_and_ends_the_check(project: Path) -> None:
-    app = make_app(default_unhandled_error_code="TASK_EXPIRED")
-    app.discover_tasks(
-        [
-            *write(
-                project,
-                check_raises="import os\n1 / 0",
-                check_syntax="def broken(:",
-                check_exits="import sys; sys.exit(3)",
-                check_missing="import no_such_package",
-            ),
-            "no_such_package.tasks",
-            str(project / "nowhere.py"),
-        ]
-    )
-    errors = app.check(live=True)
-    assert [error.code for error in errors] == [ErrorCode.MODULE_EXEC_ERROR] * 4 + [ErrorCode.CLI_INVALID_ARGS] * 2
-    texts = [error.message for error in errors]
-    assert "ZeroDivisionError: division by zero" in texts[0]
-    assert "SyntaxError" in texts[1]
-    assert "SystemExit: 3" in texts[2]
-    assert "No module named 'no_such_package'" in texts[3]
-    assert texts[4] == "there is no module 'no_such_package'"
-    assert [(Path(e.location.file).name, e.location.line) for e in errors if e.location] == [
-        ("check_raises.py", 2),
-        ("check_syntax.py", 1),
-        ("check_exits.py", 1),
-        ("check_missing.py", 1),
-    ]
-
-
-def test_a_database_that_cannot_be_reached_is_an_error_of_the_live_check_only() -> None:
-    app = make_app()
-    assert app.check() == []
-    (error,) = app.check(live=True)
-    assert error.code is ErrorCode.BROKER_INVALID_URL
-    assert "cannot connect to localhost:1" in error.message
-
-
-async def test_a_live_check_works_inside_an_event_loop() -> None:
-    (error,) = make_app().check(live=True)
-    assert "cannot connect" in error.message
 
 
 async def test_a_worker_inside_another_program_begins_with_the_check_too() -> None:

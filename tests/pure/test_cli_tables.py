@@ -345,14 +345,6 @@ def test_a_branch_is_followed_to_its_end_and_a_join_closes_the_lines() -> None:
     assert drawn(graph, unicode=False) == ["* 0", "+-* 1", "+-|-* 2", "* | | 3", "*-'-' 4", "* 5"]
 
 
-def test_nodes_that_have_nothing_to_do_with_each_other_do_not_touch() -> None:
-    assert drawn({0: (), 1: (), 2: ()}) == ["● 0", "  ● 1", "● 2"]
-
-
-def test_a_chain_is_one_line() -> None:
-    assert drawn({index: (index - 1,) if index else () for index in range(4)}) == ["● 0", "● 1", "● 2", "● 3"]
-
-
 def test_where_too_many_lines_run_side_by_side_words_take_their_place() -> None:
     count = MOST_RAILS + 5
     graph = {0: (), **dict.fromkeys(range(1, count), (0,)), count: tuple(range(1, count))}

@@ -261,20 +261,12 @@ def test_only_what_differs_is_named_and_neighbours_are_joined(pieces):
     assert all(x + width < next_x for (x, width), (next_x, _) in pairwise(spans))
 
 
-def test_a_line_of_another_shape_differs_as_a_whole():
-    assert list(changed_spans((Piece("a", 1), Piece("bc", 2)), (Piece("abc", 3),))) == [(0, 3)]
-
-
 def test_blanks_look_the_same_in_all_tones_but_not_under_the_cursor():
     before, after = Piece("-     ", 6, (Tone.MUTED,)), Piece("GONE  ", 6, (Tone.BAD,))
     assert list(changed_spans((before,), (after,))) == [(0, 4)]
     under = before._replace(classes=(CURSOR, Tone.MUTED)), after._replace(classes=(CURSOR, Tone.BAD))
     assert list(changed_spans((under[0],), (under[1],))) == [(0, 6)]
     assert list(changed_spans((before._replace(text="日    "),), (after,))) == [(0, 6)]
-
-
-def test_a_colour_alone_is_a_difference():
-    assert list(changed_spans((Piece("a", 1), Piece("b", 1)), (Piece("a", 1), Piece("b", 1, (Tone.BAD,))))) == [(1, 1)]
 
 
 _TEXTS = st.text(st.sampled_from("ab ─⠤日♥"), max_size=6)

@@ -16,7 +16,7 @@ from horsies.domain.plain_text import clean
 from horsies.domain.states import TaskStatus
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import ASCII, FLOW_GLYPHS, STATE_GLYPHS, UNICODE, Glyphs, cut, fit, glyphs
-from horsies_tui.look.tones import OWN, TONES, Tone, state_tone, tone_css
+from horsies_tui.look.tones import OWN, Tone, state_tone, tone_css
 from horsies_tui.look.units import (
     AGE_WIDTH,
     LENGTH_WIDTH,
@@ -174,14 +174,6 @@ def test_signs_in_a_sentence_become_their_twins():
     assert ASCII.text("✗ failed · 3× ▸ ñ") == "x failed . 3x > ?"
 
 
-def test_the_dot_between_two_facts_is_the_same_sign_wherever_it_comes_from():
-    assert ASCII.text(f"1 gone {UNICODE.dot} 2 late") == f"1 gone {ASCII.dot} 2 late" == "1 gone . 2 late"
-
-
-def test_the_wide_sign_keeps_its_place_in_ascii():
-    assert ASCII.text("† x ‖ y") == "! x = y"
-
-
 @given(st.text())
 def test_what_is_clean_has_nothing_that_a_terminal_obeys(text):
     assert not [char for char in clean(text) if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
@@ -228,11 +220,6 @@ def test_a_cut_says_so():
     assert cut("RATE_LIMITED", 12, UNICODE) == "RATE_LIMITED"
     assert cut("日本語", 4, UNICODE) == "日 …"
     assert fit("12", 4, UNICODE, right=True) == "  12"
-
-
-def test_each_tone_has_a_rule_for_the_widget_that_asks():
-    css = tone_css("Thing")
-    assert all(f"Thing > .{tone} {{ color: $" in css for tone in TONES)
 
 
 MIDDAY = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)

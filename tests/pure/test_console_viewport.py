@@ -78,15 +78,6 @@ def test_among_rows_that_are_all_others_none_is_chosen():
     assert view.cursor_id is None
 
 
-def test_without_rows_there_is_no_cursor():
-    view = viewport(20, cursor=7)
-    view.take(())
-    assert (view.cursor_id, view.cursor_row, view.in_view) == (None, None, ())
-    view.move_to(5)
-    view.page(1)
-    assert view.cursor == 0
-
-
 def test_beyond_the_edge_the_view_moves_by_half_so_that_most_keys_send_two_lines():
     view = viewport(20, cursor=4)
     view.move_to(5)
@@ -103,11 +94,6 @@ def test_a_page_keeps_one_row_in_view_and_ends_full():
     view.page(-1)
     view.page(-9)
     assert (view.top, view.cursor) == (0, 0)
-
-
-def test_a_row_is_found_by_its_id():
-    assert viewport(5).index_of("3") == 3
-    assert viewport(5).index_of("x") is None
 
 
 IDS = st.lists(st.integers(0, 30), unique=True, max_size=25)

@@ -62,11 +62,6 @@ def test_stale_tasks_of_a_living_worker_are_told_by_themselves_with_their_ids() 
     assert alert.rows == "id:shop.import-0,shop.import-1"
 
 
-def test_many_stale_tasks_are_shown_by_what_they_have_in_common() -> None:
-    alert = only(a_glance(a_finding(count=500)))
-    assert alert.rows == "status:running name:shop.import queue:mail worker:web-3"
-
-
 def test_an_unusual_run_is_told_with_the_figures_and_shown_by_its_id() -> None:
     alert = only(
         a_glance(

@@ -93,27 +93,11 @@ SLOPE: list[float | None] = [0.0, 2.0, 4.0, 6.0, 8.0, None, None, None, 3.0, 3.0
 HALF = [value and value / 2 for value in SLOPE]
 
 
-def test_an_area_is_filled_below_its_curve_and_a_gap_is_a_gap() -> None:
-    assert drawn((SLOPE, Fill.AREA), width=10, height=3) == [
-        "   ⣠⣾     ",
-        "  ⣴⣿⣿   ⣀⣀",
-        "⣠⣾⣿⣿⣿   ⣿⣿",
-    ]
-
-
 def test_a_band_and_the_area_in_it_differ_in_their_dots() -> None:
     assert drawn((SLOPE, Fill.BAND), (HALF, Fill.AREA), width=10, height=3) == [
         "   ⡠⡚     ",
         "  ⡔⣑⣴   ⣀⣀",
         "⣠⣾⣾⣿⣿   ⣶⣶",
-    ]
-
-
-def test_a_line_through_an_area_is_seen_without_colours() -> None:
-    assert drawn((HALF, Fill.LINE), ([8.0] * 10, Fill.AREA), width=10, height=3) == [
-        "⣿⣿⣿⣿⣿⣿⣿⣿⣿⣿",
-        "⣿⣿⣿⣀⠔⣿⣿⣿⣿⣿",
-        "⣀⠔⠊⣿⣿⣿⣿⣿⠒⠒",
     ]
 
 

@@ -71,39 +71,6 @@ def test_states_are_those_asked_for_less_those_excluded(wanted: list[str], exclu
         assert is_shown(found, status, state) is (state in left)
 
 
-PENDING_PART = (
-    "(status <> 'PENDING' OR CASE WHEN next_retry_at > statement_timestamp() THEN 'RETRY'"
-    " WHEN enqueued_at > statement_timestamp() THEN 'SCHEDULED' ELSE 'PENDING' END = ANY ({0}::text[]))"
-)
-FAILED_PART = (
-    "(status <> 'FAILED' OR CASE WHEN error_code = 'TASK_INTERRUPTED' THEN 'INTERRUPTED' ELSE 'FAILED' END"
-    " = ANY ({0}::text[]))"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "statuses", "parts"),
-    [
-        ("status:failed,running", ("RUNNING", "FAILED"), []),
-        ("status:retry", ("PENDING",), [(PENDING_PART, ("RETRY",))]),
-        ("status:pending", ("PENDING",), [(PENDING_PART, ("PENDING", "SCHEDULED"))]),
-        ("status:pending,retry", ("PENDING",), []),
-        ("status:scheduled", ("PENDING",), [(PENDING_PART, ("SCHEDULED",))]),
-        ("status:pending -status:scheduled", ("PENDING",), [(PENDING_PART, ("PENDING",))]),
-        ("status:interrupted", ("FAILED",), [(FAILED_PART, ("INTERRUPTED",))]),
-        ("status:failed -status:interrupted", ("FAILED",), [(FAILED_PART, ("FAILED",))]),
-        ("status:live", ("PENDING", "CLAIMED", "RUNNING"), []),
-        ("-status:live", ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED"), []),
-        ("-status:retry", None, [(PENDING_PART, ("PENDING", "SCHEDULED"))]),
-        ("status:live,done", None, []),
-    ],
-)
-def test_statuses_stay_exact_so_that_partial_indexes_serve_them(
-    text: str, statuses: tuple[str, ...] | None, parts: list[tuple[object, ...]]
-) -> None:
-    assert (asked(text).statuses, holds(text, "status")) == (statuses, parts)
-
-
 @pytest.mark.parametrize(
     ("text", "statuses"),
     [
@@ -120,27 +87,7 @@ def test_an_error_is_looked_for_where_tasks_have_one(text: str, statuses: tuple[
 
 
 IS, LIKE = "{} = ANY ({{0}}::text[])", "{} LIKE ANY ({{0}}::text[])"
-IS_NOT, NOT_LIKE = f"({IS}) IS NOT TRUE", f"({LIKE}) IS NOT TRUE"
 QUEUE, WORKER = "queue_name", "claimed_by_worker_id"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("queue:email", [(IS, ("email",))]),
-        ("queue:a queue:b,c", [(IS, ("a", "b", "c"))]),
-        ("queue:a,b_*", [(LIKE, ("a", r"b\_%"))]),
-        ("queue:50%?", [(LIKE, (r"50\%_",))]),
-        (r"queue:a\*", [(IS, ("a*",))]),
-        ('queue:"a*"', [(IS, ("a*",))]),
-        (r'queue:"c:\\temp"', [(IS, (r"c:\temp",))]),
-        ("-queue:low", [(IS_NOT, ("low",))]),
-        ("-queue:low,l*", [(NOT_LIKE, ("low", "l%"))]),
-        ("queue:a -queue:b*", [(IS, ("a",)), (NOT_LIKE, ("b%",))]),
-    ],
-)
-def test_texts_are_equal_or_like(text: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
-    assert holds(text, "queue") == [(sql.format(QUEUE), values) for sql, values in expected]
 
 
 @pytest.mark.parametrize(
@@ -172,111 +119,11 @@ def test_a_worker_is_its_id_or_the_host_and_pid_that_lists_name_it_by(
     assert holds(f"worker:{value}", "worker") == [(expected[0].format(WORKER), expected[1])]
 
 
-NODE = "(EXISTS (SELECT FROM horsies_workflow_tasks node WHERE node.task_id = task.id AND {})) IS TRUE"
-
-
-@pytest.mark.parametrize(("key", "around", "column"), [("id", "{}", "task.id"), ("workflow", NODE, "node.workflow_id")])
-@pytest.mark.parametrize(
-    ("value", "sql", "values"),
-    [
-        ("7F3A", LIKE, ("7f3a%", "%7f3a")),
-        (ID.upper(), IS, (ID,)),
-        (f"{ID},7f3a", LIKE, (ID, "7f3a%", "%7f3a")),
-        ("…1cd6ba9a", LIKE, ("%1cd6ba9a",)),
-        ("019a…", LIKE, ("019a%",)),
-        ("Import_1", LIKE, (r"Import\_1%", r"%Import\_1")),
-    ],
-)
-def test_an_id_is_whole_or_how_it_begins_or_ends(
-    key: str, around: str, column: str, value: str, sql: str, values: tuple[str, ...]
-) -> None:
-    assert holds(f"{key}:{value}", key) == [(around.replace("{}", sql.format(column)), values)]
-
-
-def test_a_task_in_no_such_workflow_has_no_node_there() -> None:
-    has_none = NODE.replace("IS TRUE", "IS NOT TRUE").replace("{}", IS.format("node.workflow_id"))
-    assert holds(f"-workflow:{ID}", "workflow") == [(has_none, (ID,))]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("workflow:yes", "is_workflow_task"),
-        ("workflow:no", "NOT (is_workflow_task)"),
-        ("-workflow:no", "is_workflow_task"),
-    ],
-)
-def test_membership_in_any_workflow_is_yes_or_no(text: str, expected: str) -> None:
-    assert holds(text, "workflow") == [(expected,)]
-
-
-NAME, NAME_OR_ID = (
-    "task_name LIKE ANY ({0}::text[])",
-    "(task_name LIKE ANY ({0}::text[]) OR task.id LIKE ANY ({1}::text[]))",
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("send", (NAME, ("%send%",))),
-        ("send_*", (NAME, (r"send\_%",))),
-        ("send mail", (NAME, ("%send%", "%mail%"))),
-        ("7F3A", (NAME_OR_ID, ("%7F3A%",), ("7f3a%", "%7f3a"))),
-        ("…1cd6", (NAME_OR_ID, ("%1cd6",), ("%1cd6",))),
-        ("-send", (f"NOT ({NAME})", ("%send%",))),
-        ("-7f3a", (f"NOT ({NAME_OR_ID})", ("%7f3a%",), ("7f3a%", "%7f3a"))),
-    ],
-)
-def test_a_bare_word_is_part_of_a_name_or_of_an_id(text: str, expected: tuple[object, ...]) -> None:
-    assert holds(text, "") == [expected]
-
-
 def test_arguments_are_searched_for_a_part_after_everything_else() -> None:
     test = "(args LIKE ANY ({0}::text[]) OR kwargs LIKE ANY ({0}::text[]))"
     text = """args:'"order": 42',100% -args:a*b unique:x"""
     assert holds(text, "args") == [(test, ('%"order": 42%', r"%100\%%")), (f"{test} IS NOT TRUE", ("%a%b%",))]
     assert [one.key for one in asked(text).others] == ["unique", "args", "args"]
-
-
-@pytest.mark.parametrize(
-    ("what", "fact"),
-    [
-        ("error", "error_code IS NOT NULL"),
-        ("deadline", "good_until IS NOT NULL"),
-        ("unique", "unique_key IS NOT NULL"),
-        ("rerun", "rerun_of IS NOT NULL"),
-        ("due", "enqueued_at <= statement_timestamp()"),
-    ],
-)
-def test_has_is_true_or_false(what: str, fact: str) -> None:
-    assert holds(f"has:{what}", "has") == [(fact,)]
-    assert holds(f"-has:{what}", "has") == [(f"NOT ({fact})",)]
-
-
-AGO, AT = "created_at {} statement_timestamp() - {{0}}::interval", "created_at {} {{0}}::timestamptz"
-TRY = "retry_count + 1 {} {{0}}::integer"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("since:1h", [(AGO.format(">="), timedelta(hours=1))]),
-        ("until:1h30m", [(AGO.format("<="), timedelta(minutes=90))]),
-        ("since:1.5d", [(AGO.format(">="), timedelta(hours=36))]),
-        ("since:2w", [(AGO.format(">="), timedelta(days=14))]),
-        ("since:2026-11-18", [(AT.format(">="), datetime(2026, 11, 18, tzinfo=UTC))]),
-        ("until:2026-11-18T14:05+02:00", [(AT.format("<="), datetime(2026, 11, 18, 12, 5, tzinfo=UTC))]),
-        ("tries:>1", [(TRY.format(">="), 2)]),
-        ("tries:>=2", [(TRY.format(">="), 2)]),
-        ("tries:<4", [(TRY.format("<="), 3)]),
-        ("tries:2", [(TRY.format(">="), 2), (TRY.format("<="), 2)]),
-        ("tries:2..4", [(TRY.format(">="), 2), (TRY.format("<="), 4)]),
-        ("tries:>1 tries:<=4 tries:>2", [(TRY.format(">="), 3), (TRY.format("<="), 4)]),
-    ],
-)
-def test_times_and_ranges_include_both_their_ends(text: str, expected: list[tuple[object, ...]]) -> None:
-    assert [(one.sql, *one.values) for one in asked(text).others] == expected
 
 
 def bounds_of(text: str) -> list[tuple[str, object]]:

@@ -99,12 +99,6 @@ def test_a_time_of_day_has_no_zone_of_its_own(
     assert caught.value.code is ErrorCode.CONFIG_INVALID_SCHEDULE
 
 
-def test_all_broken_rules_of_a_pattern_come_together() -> None:
-    with pytest.raises(ConfigurationErrors) as caught:
-        WeeklySchedule(days=["monday", "monday"], time=time(3, tzinfo=UTC))
-    assert len(caught.value.report.errors) == 2
-
-
 @pytest.mark.parametrize(
     ("pattern", "name"),
     [
@@ -305,8 +299,3 @@ def test_parameters_that_do_not_fit_are_refused(params: dict[str, Any], reason: 
 
 def test_a_workflow_that_cannot_be_built_is_refused_at_the_start() -> None:
     assert "its workflow cannot be built: LookupError: no day -1" in refusal(reporting(params={"day": -1})).message
-
-
-def test_the_check_of_an_application_finds_it_too() -> None:
-    (error,) = app_with(reporting(params={})).check()
-    assert "schedule 'r'" in error.message

@@ -399,16 +399,6 @@ def test_the_first_rule_that_has_something_to_say_decides(
     assert codes.code_of(kind()) == next(code for code in candidates if code is not None)
 
 
-def test_a_subclass_is_not_its_parent() -> None:
-    codes = ExceptionCodes({OSError: "DISK"}, {Exception: "ANY"}, None, "OTHER")
-    assert codes.code_of(OSError()) == "DISK"
-    assert codes.code_of(ConnectionResetError()) == "OTHER"
-
-
-def test_an_empty_mapper_of_the_task_does_not_hide_that_of_the_app() -> None:
-    assert ExceptionCodes({}, {OSError: "DISK"}, "MINE", "OTHER").code_of(OSError()) == "DISK"
-
-
 def test_the_name_of_a_builtin_code_becomes_the_member() -> None:
     codes = ExceptionCodes({OSError: "WORKER_CRASHED"}, {}, None, "UNHANDLED_EXCEPTION")
     assert codes.code_of(OSError()) is OperationalErrorCode.WORKER_CRASHED

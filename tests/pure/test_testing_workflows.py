@@ -18,9 +18,7 @@ from horsies import (
     Horsies,
     NodeKey,
     Ok,
-    OnError,
     OperationalErrorCode,
-    OutcomeCode,
     PostgresConfig,
     RetrievalCode,
     RetryPolicy,
@@ -58,17 +56,6 @@ def add(a: TaskResult[int, TaskError], b: int = 1) -> TaskResult[int, TaskError]
 async def total(workflow_ctx: WorkflowContext) -> TaskResult[int, TaskError]:
     heard.append(asyncio.get_running_loop())
     return TaskResult(ok=sum(result.ok_value for result in workflow_ctx.results_by_id.values()))
-
-
-@app.task("refuse")
-def refuse() -> TaskResult[int, TaskError]:
-    return TaskResult(err=TaskError(error_code="CARD_DECLINED"))
-
-
-@app.task("heals")
-def heals() -> TaskResult[int, TaskError]:
-    heard.append("heals")
-    return TaskResult(ok=1) if heard.count("heals") > 1 else TaskResult(err=TaskError(error_code="NOT_YET"))
 
 
 @app.task("flaky", retry_policy=RetryPolicy.fixed([60], auto_retry_for=["AGAIN"], jitter=False))
@@ -188,46 +175,10 @@ def test_a_child_that_cannot_be_built_fails_its_node_or_raises_for_the_test() ->
     assert heard.count(threading.get_ident()) == 2, "user code runs in the thread of the test"
 
 
-def test_a_failed_node_fails_the_workflow_and_a_retry_goes_on_from_it() -> None:
-    first = TaskNode(heals, node_id="first")
-    last = TaskNode(add, waits_for=[first], args_from={"a": first}, node_id="last")
-    with inline(app) as queue:
-        handle = flow(first, last, output=last).start().unwrap()
-        assert handle.get().err_value.error_code == "NOT_YET"
-        assert queue.started()[0].statuses == {"first": "FAILED", "last": "SKIPPED"}
-        assert handle.retry() == Ok(True)
-        assert handle.get() == TaskResult(ok=2)
-        assert handle.retry() == Ok(False)
-
-
-def test_a_workflow_that_pauses_by_an_error_waits_until_it_is_resumed() -> None:
-    bad = TaskNode(refuse, node_id="bad")
-    rest = TaskNode(number, kwargs={"value": 3}, waits_for=[bad], join="any", node_id="rest")
-    with inline(app) as queue:
-        handle = flow(bad, rest, on_error=OnError.PAUSE).start().unwrap()
-        assert handle.get().err_value.error_code is OutcomeCode.WORKFLOW_PAUSED
-        assert queue.started()[0].result is None
-        assert [handle.pause(), handle.retry()] == [Ok(False), Ok(True)]
-        assert handle.status() == Ok("PAUSED"), "it has failed again"
-        assert [handle.resume(), handle.status()] == [Ok(True), Ok("FAILED")]
-
-
 def test_a_retry_that_finds_nothing_to_do_leaves_a_paused_workflow_paused() -> None:
     with inline(app, at_once=False):
         handle = flow(TaskNode(number, kwargs={"value": 1})).start().unwrap()
         assert [handle.pause(), handle.retry(), handle.status()] == [Ok(True), Ok(False), Ok("PAUSED")]
-
-
-def test_what_a_paused_or_cancelled_workflow_has_sent_does_not_run() -> None:
-    with inline(app, at_once=False) as queue:
-        paused, cancelled = (flow(TaskNode(number, kwargs={"value": 1})).start().unwrap() for _ in range(2))
-        assert [paused.pause(), cancelled.cancel()] == [Ok(True), Ok(None)]
-        assert (queue.run(60), heard) == (Ran(), [])
-        assert [each.status.value for each in queue.started()] == ["PAUSED", "CANCELLED"]
-        assert [task.status.value for task in queue.sent()] == ["PENDING", "CANCELLED"]
-        assert cancelled.get().err_value.error_code is OutcomeCode.WORKFLOW_CANCELLED
-        paused.resume()
-        assert queue.run() == Ran(completed=1)
 
 
 def test_a_task_that_cancels_its_own_workflow_loses_its_outcome() -> None:

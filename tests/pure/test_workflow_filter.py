@@ -22,8 +22,6 @@ from horsies.query import (
 from horsies.views import Standing
 from horsies.views.row_filter import matching_schedules
 
-ID = "019a7c2e-1111-7222-8333-44441cd6ba9a"
-
 
 def asked(text: str) -> WorkflowConditions:
     return workflow_conditions(parse_workflows(text))
@@ -49,32 +47,6 @@ def test_statuses_are_those_asked_for_less_those_excluded(wanted: list[str], exc
         return
     every = tuple(status.value for status in WorkflowStatus)
     assert asked(text).statuses == (None if len(left) == len(every) else tuple(one for one in every if one in left))
-
-
-IS, LIKE = "{} = ANY ({{0}}::text[])", "{} LIKE ANY ({{0}}::text[])"
-SENT = "created_at {} {{0}}::timestamptz"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("name:order", (IS.format("name"), ("order",))),
-        ("definition:shop.*", (LIKE.format("definition_key"), ("shop.%",))),
-        ("-error:A,B", (f"({IS.format('error_code')}) IS NOT TRUE", ("A", "B"))),
-        (f"id:{ID}", (IS.format("id"), (ID,))),
-        ("id:1cd6ba9a", (LIKE.format("id"), ("1cd6ba9a%", "%1cd6ba9a"))),
-        ("parent:no", ("NOT (parent_workflow_id IS NOT NULL)",)),
-        ("-parent:no", ("parent_workflow_id IS NOT NULL",)),
-        (f"parent:{ID}", (IS.format("parent_workflow_id"), (ID,))),
-        ("since:1h", ("created_at >= statement_timestamp() - {0}::interval", timedelta(hours=1))),
-        ("until:2026-11-18", (SENT.format("<="), datetime(2026, 11, 18, tzinfo=UTC))),
-        ("order", (LIKE.format("name"), ("%order%",))),
-        ("beef", ("(name LIKE ANY ({0}::text[]) OR id LIKE ANY ({1}::text[]))", ("%beef%",), ("beef%", "%beef"))),
-    ],
-)
-def test_each_key_asks_for_its_column(text: str, expected: tuple[object, ...]) -> None:
-    (condition,) = asked(text).all
-    assert (condition.sql, *condition.values) == expected
 
 
 @pytest.mark.parametrize(
