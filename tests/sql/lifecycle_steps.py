@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -97,3 +98,41 @@ async def waits_for_a_lock(observer: asyncpg.Connection, conn: asyncpg.Connectio
         if await observer.fetchval("SELECT pg_blocking_pids($1) <> '{}'", conn.get_server_pid()):
             break
     return running
+
+
+class Ear:
+    """The notifications of a database, each time with those of all commits before."""
+
+    def __init__(self, writer: asyncpg.Connection) -> None:
+        self._writer = writer
+        self._heard: list[tuple[str, str]] = []
+        self._silence = asyncio.Event()
+
+    def hear(self, _connection: object, _pid: int, channel: str, payload: str) -> None:
+        if channel == "nothing_more":
+            self._silence.set()
+        else:
+            self._heard.append((channel, payload))
+
+    async def all(self) -> list[tuple[str, str]]:
+        """Notifications arrive in the order of their commits."""
+        self._silence.clear()
+        await self._writer.execute("NOTIFY nothing_more")
+        await asyncio.wait_for(self._silence.wait(), 10)
+        return sorted(self._heard)
+
+    async def after(self, step: Awaitable[object]) -> list[tuple[str, str]]:
+        """Those of this step, without those of earlier ones."""
+        await self.all()
+        self._heard.clear()
+        await step
+        return await self.all()
+
+
+@asynccontextmanager
+async def listening(database: str, writer: asyncpg.Connection, *channels: str) -> AsyncIterator[Ear]:
+    session, ear = await asyncpg.connect(database), Ear(writer)
+    for channel in (*channels, "nothing_more"):
+        await session.add_listener(channel, ear.hear)
+    yield ear
+    await session.close()

@@ -68,22 +68,26 @@ async def test_it_is_not_due(connection: asyncpg.Connection) -> None:
     assert reason.until - why.now == pytest.approx(timedelta(hours=1), abs=timedelta(seconds=2))
 
 
-async def test_it_waits_for_its_retry(connection: asyncpg.Connection) -> None:
+@pytest.mark.parametrize(
+    ("columns", "kind", "text"),
+    [
+        (
+            {"enqueued_at": ago(-41.9), "next_retry_at": ago(-41.9), "retry_count": "2", "max_retries": "3"},
+            ReasonKind.RETRY_WAIT,
+            "retry 2 of 3 is due in 41s",
+        ),
+        ({"good_until": ago(9)}, ReasonKind.DEADLINE_PASSED, "its deadline passed 9s ago: the next sweep expires it"),
+        ({"task_name": "'v2'"}, ReasonKind.UNKNOWN_NAME, "no running worker of queue default registers v2"),
+    ],
+    ids=["it waits for its retry", "its deadline has passed", "no worker registers its name"],
+)
+async def test_its_row_says_why(
+    connection: asyncpg.Connection, columns: dict[str, str], kind: ReasonKind, text: str
+) -> None:
     await worker(connection, names=NAMES)
-    due = {"enqueued_at": ago(-41.9), "next_retry_at": ago(-41.9)}
-    await insert(connection, "t-1", retry_count="2", max_retries="3", **due)
+    await insert(connection, "t-1", **columns)
     reason = await the_reason(connection, "t-1")
-    assert (reason.kind, reason.text) == (ReasonKind.RETRY_WAIT, "retry 2 of 3 is due in 41s")
-
-
-async def test_its_deadline_has_passed(connection: asyncpg.Connection) -> None:
-    await worker(connection, names=NAMES)
-    await insert(connection, "t-1", good_until=ago(9))
-    reason = await the_reason(connection, "t-1")
-    assert (reason.kind, reason.text) == (
-        ReasonKind.DEADLINE_PASSED,
-        "its deadline passed 9s ago: the next sweep expires it",
-    )
+    assert (reason.kind, reason.text) == (kind, text)
 
 
 async def test_its_queue_is_paused(connection: asyncpg.Connection) -> None:
@@ -136,14 +140,6 @@ async def test_all_workers_of_its_queue_drain(connection: asyncpg.Connection) ->
         ReasonKind.ALL_DRAINING,
         "all workers of queue default are draining: 1 worker",
     )
-
-
-async def test_no_worker_registers_its_name(connection: asyncpg.Connection) -> None:
-    await worker(connection, names=NAMES)
-    await insert(connection, "t-1", task_name="'resize_v2'")
-    reason = await the_reason(connection, "t-1")
-    assert reason.kind is ReasonKind.UNKNOWN_NAME
-    assert reason.text == "no running worker of queue default registers resize_v2"
 
 
 async def test_the_limit_of_its_queue_is_reached(connection: asyncpg.Connection) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import asyncpg
 import pytest
 from control_steps import CHAIN, ends, planted, planted_below, runs, states, task_ends
@@ -90,33 +92,52 @@ async def test_workflows_of_one_name_share_a_line(connection: asyncpg.Connection
     assert finding.evidence == "n0 is RUNNING: its task is COMPLETED (and 2 more)"
 
 
-async def test_nothing_left_to_run_but_not_finished(connection: asyncpg.Connection) -> None:
-    await planted(connection, plan(node(0)))
-    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'COMPLETED', result = '{}'")
-    finding = await the_only(connection, KINDS["stalled workflow"])
-    assert finding.evidence == "all of its nodes have ended"
-
-
-async def test_a_pending_node_whose_dependencies_have_ended(connection: asyncpg.Connection) -> None:
-    await planted(connection, CHAIN)
-    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'COMPLETED' WHERE task_index = 0")
-    finding = await the_only(connection, KINDS["stalled workflow"])
-    assert finding.evidence == "n1 is PENDING: its join (all) is met"
-
-
-async def test_a_ready_node_without_a_task(connection: asyncpg.Connection) -> None:
-    await planted(connection, CHAIN)
-    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'READY', task_id = NULL WHERE task_index = 0")
-    finding = await the_only(connection, KINDS["node has no task"])
-    assert finding.evidence == "n0 is READY: it has no task"
-
-
-async def test_a_child_that_has_finished_while_its_parent_waits(connection: asyncpg.Connection) -> None:
-    await planted(connection, WITH_CHILD)
-    await planted_below(connection, CHAIN, "w1", 0)
-    await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED' WHERE id = 'child'")
-    finding = await the_only(connection, KINDS["child finished"])
-    assert (finding.name, finding.evidence) == ("parent", "n0 is RUNNING: its child workflow is COMPLETED")
+@pytest.mark.parametrize(
+    ("made", "damage", "kind", "evidence"),
+    [
+        (
+            plan(node(0)),
+            "_tasks SET status = 'COMPLETED', result = '{}'",
+            "stalled workflow",
+            "all of its nodes have ended",
+        ),
+        (
+            CHAIN,
+            "_tasks SET status = 'COMPLETED' WHERE task_index = 0",
+            "stalled workflow",
+            "n1 is PENDING: its join (all) is met",
+        ),
+        (
+            CHAIN,
+            "_tasks SET status = 'READY', task_id = NULL WHERE task_index = 0",
+            "node has no task",
+            "n0 is READY: it has no task",
+        ),
+        (
+            CHAIN,
+            "_tasks SET task_id = 'gone' WHERE task_index = 0",
+            "task row gone",
+            "n0 is ENQUEUED: the row of its task gone was deleted",
+        ),
+        (
+            WITH_CHILD,
+            "s SET status = 'COMPLETED' WHERE id = 'child'",
+            "child finished",
+            "n0 is RUNNING: its child workflow is COMPLETED",
+        ),
+    ],
+)
+async def test_each_way_to_be_out_of_step_is_a_finding_of_its_own(
+    connection: asyncpg.Connection, made: Any, damage: str, kind: str, evidence: str
+) -> None:
+    await worker(connection)
+    await planted(connection, made)
+    if made is WITH_CHILD:
+        await planted_below(connection, CHAIN, "w1", 0)
+    await connection.execute(f"UPDATE horsies_workflow{damage}")
+    finding = await the_only(connection, KINDS[kind])
+    assert (finding.name, finding.evidence) == (made.name, evidence)
+    assert finding.prediction.action == ("fail the node" if kind == "task row gone" else "repair")
 
 
 async def test_a_child_that_no_worker_has_built_for_long(connection: asyncpg.Connection) -> None:
@@ -125,15 +146,6 @@ async def test_a_child_that_no_worker_has_built_for_long(connection: asyncpg.Con
     await connection.execute("UPDATE horsies_workflows SET updated_at = now() - interval '1 min'")
     finding = await the_only(connection, KINDS["child not begun"])
     assert "no worker has started its child workflow" in finding.evidence
-
-
-async def test_a_task_whose_row_is_gone(connection: asyncpg.Connection) -> None:
-    await worker(connection)
-    await planted(connection, CHAIN)
-    await connection.execute("DELETE FROM horsies_tasks")
-    finding = await the_only(connection, KINDS["task row gone"])
-    assert finding.prediction.action == "fail the node"
-    assert "was deleted" in finding.evidence
 
 
 async def test_a_workflow_that_an_error_has_paused_waits_for_a_decision(connection: asyncpg.Connection) -> None:

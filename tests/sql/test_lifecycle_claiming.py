@@ -212,11 +212,6 @@ async def test_what_runs_is_not_released(connection: asyncpg.Connection) -> None
     assert await statuses(connection) == {"t": "RUNNING"}
 
 
-async def test_releasing_nothing_asks_nothing(connection: asyncpg.Connection) -> None:
-    await connection.close()
-    assert await release(connection, ME, []) == set()
-
-
 async def test_eight_claimers_at_once_share_all_tasks_and_none_twice(
     database: str, connection: asyncpg.Connection
 ) -> None:

@@ -251,8 +251,3 @@ async def test_another_outcome_than_the_stored_one_is_not_ours(connection: async
     assert (await task(connection, "t"))["claimed_at"] == token.claimed_at
     for kind in (K.COMPLETED, K.FAILED, K.RETRY, K.WORKER_FAILURE, K.INTERRUPT_REQUEUE):
         assert await sent_twice(connection, ended(token, kind)) == {}
-
-
-async def test_asking_about_nothing_asks_nothing(connection: asyncpg.Connection) -> None:
-    await connection.close()
-    assert await stored_earlier(connection, ME, []) == {}

@@ -312,12 +312,6 @@ async def test_only_what_runs_can_be_finished(connection: asyncpg.Connection, ki
     assert await everything(connection) == before
 
 
-async def test_finishing_nothing_asks_nothing(connection: asyncpg.Connection) -> None:
-    await connection.close()
-    assert await finish(connection, ME, []) == {}
-    assert await mark_finalizing(connection, ME, []) == set()
-
-
 async def test_a_waiting_outcome_is_marked_until_it_is_stored(connection: asyncpg.Connection) -> None:
     first, second = await running(connection, "a", "b")
     (claimed,) = await claimed_only(connection, "c")

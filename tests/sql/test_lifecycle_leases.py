@@ -118,11 +118,6 @@ async def test_a_beat_tells_which_executions_are_lost_and_beats_for_the_rest(con
     assert [row[0] for row in await beats(connection)] == ["a"]
 
 
-async def test_a_beat_for_nothing_asks_nothing(connection: asyncpg.Connection) -> None:
-    await connection.close()
-    assert await beat(connection, ME, "host", []) == set()
-
-
 async def test_nothing_falls_due_where_nothing_waits_for_its_time(connection: asyncpg.Connection) -> None:
     assert await next_due(connection, ["default", "other"]) == (None, None)
     await enqueue(connection, "due")

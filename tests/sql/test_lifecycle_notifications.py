@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from lifecycle_steps import ME, claim_tokens, ended, enqueue, running, start_tokens
+from lifecycle_steps import ME, Ear, claim_tokens, ended, enqueue, listening, running, start_tokens
 from sweep_steps import options, stale_claims, stale_runs
 
 from horsies.config.recovery import RecoveryConfig
@@ -19,41 +18,10 @@ from horsies.lifecycle.recovering import recover
 CHANNELS = ("task_new", "task_queue_default", "task_done")
 
 
-class Ear:
-    def __init__(self, writer: asyncpg.Connection) -> None:
-        self._writer = writer
-        self._heard: list[tuple[str, str]] = []
-        self._silence = asyncio.Event()
-
-    def hear(self, _connection: object, _pid: int, channel: str, payload: str) -> None:
-        if channel == "nothing_more":
-            self._silence.set()
-        else:
-            self._heard.append((channel, payload))
-
-    async def after(self, step: Awaitable[object]) -> list[tuple[str, str]]:
-        """The notifications of this step, without those of earlier ones."""
-        await self._until_silence()
-        self._heard.clear()
-        await step
-        await self._until_silence()
-        return sorted(self._heard)
-
-    async def _until_silence(self) -> None:
-        """Notifications arrive in the order of their commits."""
-        self._silence.clear()
-        await self._writer.execute("NOTIFY nothing_more")
-        await asyncio.wait_for(self._silence.wait(), 10)
-
-
 @pytest.fixture
-async def ear(database: str, connection: asyncpg.Connection):
-    listening = await asyncpg.connect(database)
-    ear = Ear(connection)
-    for channel in (*CHANNELS, "nothing_more"):
-        await listening.add_listener(channel, ear.hear)
-    yield ear
-    await listening.close()
+async def ear(database: str, connection: asyncpg.Connection) -> AsyncIterator[Ear]:
+    async with listening(database, connection, *CHANNELS) as ear:
+        yield ear
 
 
 async def test_only_the_sending_announces_work(connection: asyncpg.Connection, ear: Ear) -> None:

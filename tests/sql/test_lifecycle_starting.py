@@ -28,9 +28,9 @@ from lifecycle_steps import (
 
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import OutcomeCode
-from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claim_token import Token, Verdict, beat
 from horsies.lifecycle.claiming import Start, StartVerdicts, release, start, take_back
-from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
+from horsies.lifecycle.finishing import Finished, OutcomeKind, finish, mark_finalizing, stored_earlier
 
 NONE: frozenset[Token] = frozenset()
 
@@ -59,28 +59,26 @@ async def test_each_task_of_a_batch_gets_its_own_process(connection: asyncpg.Con
     assert all(row["worker_process_name"] == f"worker-{row['worker_pid']}" for row in rows)
 
 
-async def test_a_lease_that_has_run_out_is_no_start(connection: asyncpg.Connection) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'",
+        "DELETE FROM horsies_tasks",
+        *(
+            f"UPDATE horsies_tasks SET status = '{status}', claimed = false"
+            for status in ("PENDING", "COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
+        ),
+    ],
+)
+async def test_what_is_gone_or_not_claimed_any_more_or_whose_lease_has_run_out_is_not_started(
+    connection: asyncpg.Connection, change: str
+) -> None:
     await enqueue(connection, "t")
-    tokens = await claim_tokens(connection, lease_ms=0)
+    tokens = await claim_tokens(connection)
+    await connection.execute(change)
     before = await everything(connection)
     assert await start_tokens(connection, tokens) == StartVerdicts(NONE, NONE, frozenset(tokens))
     assert await everything(connection) == before
-
-
-@pytest.mark.parametrize("status", ["PENDING", "COMPLETED", "FAILED", "CANCELLED", "EXPIRED"])
-async def test_a_task_that_is_not_claimed_any_more_is_no_start(connection: asyncpg.Connection, status: str) -> None:
-    await enqueue(connection, "t")
-    tokens = await claim_tokens(connection)
-    await connection.execute("UPDATE horsies_tasks SET status = $1, claimed = false", status)
-    assert (await start_tokens(connection, tokens)).stale == frozenset(tokens)
-    assert await statuses(connection) == {"t": status}
-
-
-async def test_a_task_that_is_gone_is_no_start(connection: asyncpg.Connection) -> None:
-    await enqueue(connection, "t")
-    tokens = await claim_tokens(connection)
-    await connection.execute("DELETE FROM horsies_tasks")
-    assert (await start_tokens(connection, tokens)).stale == frozenset(tokens)
 
 
 async def test_a_task_past_its_deadline_expires_with_the_documented_result(connection: asyncpg.Connection) -> None:
@@ -142,9 +140,12 @@ async def test_of_two_claims_of_ours_on_one_task_only_the_newer_starts(connectio
     assert verdicts == StartVerdicts(frozenset([again.token]), NONE, frozenset([old]))
 
 
-async def test_starting_nothing_asks_nothing(connection: asyncpg.Connection) -> None:
+async def test_nothing_is_asked_about_nothing(connection: asyncpg.Connection) -> None:
     await connection.close()
     assert await start(connection, ME, []) == StartVerdicts(NONE, NONE, NONE)
+    assert await finish(connection, ME, []) == await stored_earlier(connection, ME, []) == {}
+    for call in (release(connection, ME, []), mark_finalizing(connection, ME, []), beat(connection, ME, "host", [])):
+        assert await call == set()
 
 
 async def test_what_is_claimed_or_runs_unknown_to_its_worker_is_as_if_it_had_never_been_claimed(

@@ -11,6 +11,7 @@ import asyncpg
 import psycopg
 import pytest
 from database_server import DatabaseServer
+from plan_steps import nodes
 from statements import statement
 
 from horsies.operations.task_targets import change_statement
@@ -98,11 +99,10 @@ async def grown(grown_database: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 def indexes(plan: dict[str, Any]) -> set[str]:
-    """The indexes of the plan and its parts; a sequential scan stands for itself."""
-    own = {plan["Index Name"]} if "Index Name" in plan else set()
-    if plan["Node Type"] == "Seq Scan":
-        own.add(f"all of {plan['Relation Name']}")
-    return own.union(*(indexes(part) for part in plan.get("Plans", [])))
+    """The indexes of the plan; a sequential scan stands for itself."""
+    steps = list(nodes(plan))
+    whole = {f"all of {step['Relation Name']}" for step in steps if step["Node Type"] == "Seq Scan"}
+    return whole | {step["Index Name"] for step in steps if "Index Name" in step}
 
 
 async def indexes_of(conn: asyncpg.Connection, name: str, text: str, arguments: str) -> set[str]:

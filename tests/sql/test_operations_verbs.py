@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
 import pytest
-from lifecycle_steps import ME, attempts, claim_some, claim_tokens, ended, enqueue, running, task
+from lifecycle_steps import ME, Ear, attempts, claim_some, claim_tokens, ended, enqueue, listening, running, task
 from operation_steps import GIVEN, OPS, POLICY, act, audit, completed, done, failed, in_state, look, named, undo
 
 from horsies.domain.codec import dump_task_result
@@ -37,37 +37,11 @@ def picked(row: dict[str, Any], names: str) -> tuple[Any, ...]:
     return tuple(row[name] for name in names.split())
 
 
-class Heard:
-    """The notifications of a database, once all earlier ones have arrived."""
-
-    def __init__(self, connection: asyncpg.Connection) -> None:
-        self._connection = connection
-        self._got: list[tuple[str, str]] = []
-        self._end = asyncio.Event()
-
-    async def listen(self, *channels: str) -> None:
-        for channel in ("the_end", *channels):
-            await self._connection.add_listener(channel, self._hear)
-
-    def _hear(self, _connection: object, _pid: int, channel: str, payload: str) -> None:
-        if channel == "the_end":
-            self._end.set()
-        else:
-            self._got.append((channel, payload))
-
-    async def all(self) -> list[tuple[str, str]]:
-        await self._connection.execute("NOTIFY the_end")
-        await asyncio.wait_for(self._end.wait(), 10)
-        return sorted(self._got)
-
-
 @pytest.fixture
-async def heard(database: str) -> Any:
-    connection = await asyncpg.connect(database)
-    ears = Heard(connection)
-    await ears.listen("horsies_operator", "task_queue_default", "task_queue_mail", "task_done")
-    yield ears
-    await connection.close()
+async def heard(database: str, connection: asyncpg.Connection) -> AsyncIterator[Ear]:
+    channels = ("horsies_operator", "task_queue_default", "task_queue_mail", "task_done")
+    async with listening(database, connection, *channels) as ear:
+        yield ear
 
 
 @pytest.mark.parametrize("status", list(TaskStatus))
@@ -96,7 +70,7 @@ async def test_an_id_without_a_row_and_a_foreign_status_are_refused(connection: 
     }
 
 
-async def test_a_requeued_failure_gets_exactly_one_more_run(connection: asyncpg.Connection, heard: Heard) -> None:
+async def test_a_requeued_failure_gets_exactly_one_more_run(connection: asyncpg.Connection, heard: Ear) -> None:
     await failed(connection, "t", max_retries="3", task_options=f"'{POLICY}'")
     await done(connection, V.REQUEUE, "t")
     row = await task(connection, "t")
@@ -140,7 +114,7 @@ async def test_a_task_cancelled_between_two_tries_goes_on_with_the_next(connecti
 
 
 async def test_a_running_task_is_taken_away_with_an_attempt_and_its_worker_is_told(
-    connection: asyncpg.Connection, heard: Heard
+    connection: asyncpg.Connection, heard: Ear
 ) -> None:
     (token,) = await running(connection, "t", max_retries="3", enqueued_at="now() - interval '70 s'")
     await done(connection, V.REQUEUE, "t", reason="stuck on a lock")
@@ -162,7 +136,7 @@ async def test_a_running_task_is_taken_away_with_an_attempt_and_its_worker_is_to
 
 @pytest.mark.parametrize("verb", [V.REQUEUE, V.RELEASE])
 async def test_a_claim_is_given_back_without_burning_anything(
-    connection: asyncpg.Connection, heard: Heard, verb: TaskVerb
+    connection: asyncpg.Connection, heard: Ear, verb: TaskVerb
 ) -> None:
     await enqueue(connection, "t", max_retries="3", enqueued_at="now() - interval '1 min'")
     before = await task(connection, "t")
@@ -182,7 +156,7 @@ async def test_a_claim_is_given_back_without_burning_anything(
     ],
 )
 async def test_fail_and_cancel_end_pending_claimed_and_running_tasks(
-    connection: asyncpg.Connection, heard: Heard, verb: TaskVerb, status: str, code: str, attempt_code: str, word: str
+    connection: asyncpg.Connection, heard: Ear, verb: TaskVerb, status: str, code: str, attempt_code: str, word: str
 ) -> None:
     await running(connection, "r")
     await connection.execute("UPDATE horsies_tasks SET queue_name = 'mail'")
@@ -270,7 +244,7 @@ async def test_words_that_the_database_would_refuse_do_not_stop_a_verb(connectio
 
 @pytest.mark.parametrize("column", ["enqueued_at", "next_retry_at"])
 async def test_retry_now_makes_a_waiting_task_due_and_wakes_workers(
-    connection: asyncpg.Connection, heard: Heard, column: str
+    connection: asyncpg.Connection, heard: Ear, column: str
 ) -> None:
     await enqueue(connection, "t", **{column: "now() + interval '1 h'"})
     await enqueue(connection, "due")

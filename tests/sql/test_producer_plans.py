@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import asyncpg
+from plan_steps import nodes
 from statements import statement
 
 FILL = """
@@ -52,10 +52,6 @@ INDEXES = {
 }
 
 
-def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
-
-
 async def test_nothing_is_read_in_full(connection: asyncpg.Connection) -> None:
     await connection.execute(FILL)
     await connection.execute("ANALYZE; SET plan_cache_mode = force_generic_plan")
@@ -63,6 +59,6 @@ async def test_nothing_is_read_in_full(connection: asyncpg.Connection) -> None:
         parameters = ", ".join("NULL" for _ in set(re.findall(r"\$\d", statement(name))))
         await connection.execute(f"PREPARE {name} AS {statement(name)}")
         execute = f"EXECUTE {name}" + (f"({parameters})" if parameters else "")
-        found = nodes(json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {execute}"))[0]["Plan"])
+        found = list(nodes(json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {execute}"))[0]["Plan"]))
         assert {node["Index Name"] for node in found if "Index Name" in node} == indexes, name
         assert not [node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"], name

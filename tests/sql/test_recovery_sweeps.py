@@ -82,15 +82,12 @@ async def test_a_fresh_claim_and_one_that_is_beaten_for_stay(connection: asyncpg
     assert await everything(connection) == before
 
 
-async def test_only_a_claimers_beat_keeps_a_claim(connection: asyncpg.Connection) -> None:
+@pytest.mark.parametrize(("role", "minutes"), [("runner", 1), ("claimer", 5.5)])
+async def test_only_a_claimers_beat_that_is_new_keeps_a_claim(
+    connection: asyncpg.Connection, role: str, minutes: float
+) -> None:
     await stale_claims(connection, "t")
-    await beat_before(connection, "t", "runner", 1)
-    assert await sweep_claims(connection) == Recovered(requeued=1)
-
-
-async def test_beats_that_have_ended_do_not_keep_a_claim(connection: asyncpg.Connection) -> None:
-    await stale_claims(connection, "t")
-    await beat_before(connection, "t", "claimer", 5.5)
+    await beat_before(connection, "t", role, minutes)
     assert await sweep_claims(connection) == Recovered(requeued=1)
 
 

@@ -6,10 +6,10 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import asyncpg
 import pytest
+from plan_steps import nodes
 from view_steps import every_id, insert
 
 from horsies.cli.cluster.lists import _queue_lines, _status_lines
@@ -331,11 +331,7 @@ async def test_of_many_workers_one_stores_and_the_others_read_no_task(
     )
     text = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement('horsies.store.worker_states', 'sample_queues')}"
     plan = json.loads(await connection.fetchval(text.replace("$1", str(MOST_SAMPLED))))[0]["Plan"]
-    assert not [step for step in steps(plan) if step.get("Relation Name") == "horsies_tasks" and step["Actual Loops"]]
-
-
-def steps(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [plan, *(step for child in plan.get("Plans", ()) for step in steps(child))]
+    assert not [step for step in nodes(plan) if step.get("Relation Name") == "horsies_tasks" and step["Actual Loops"]]
 
 
 async def test_the_chart_of_waiting_tasks_stays_when_their_rows_change(connection: asyncpg.Connection) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 from database_server import uuid7
+from plan_steps import nodes
 from statements import statement
 from view_steps import cost, reader
 from workflow_view_steps import every_workflow_id, wanted_workflows
@@ -188,7 +188,7 @@ async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(co
     await conn.execute("PREPARE finding AS " + statement("view_find_id", table="horsies_workflows"))
     plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
     read = {
-        step["Index Name"]: step["Node Type"] for step in steps(json.loads(plan)[0]["Plan"]) if "Index Name" in step
+        step["Index Name"]: step["Node Type"] for step in nodes(json.loads(plan)[0]["Plan"]) if "Index Name" in step
     }
     assert read == {
         "horsies_workflows_pkey": "Index Scan",
@@ -204,12 +204,6 @@ async def test_each_source_is_read_along_its_index_in_either_direction(
     stretch = Stretch(source, ascending, None, None, 101)
     query, values = over(WORKFLOWS, wanted_workflows(""), stretch, statement("view_workflow_page"), 101)
     plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values))
-    read = [step for step in steps(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_workflows"]
+    read = [step for step in nodes(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_workflows"]
     assert {step.get("Index Name") for step in read} == {INDEX_OF[source]}
     assert sum(step["Actual Rows"] * step["Actual Loops"] for step in read) < 300
-
-
-def steps(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from steps(child)

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from plan_steps import nodes
 from statements import statement
 
 # Most ended long ago, a few are live: 8 nodes each in a chain, the live ones at their third.
@@ -67,9 +68,8 @@ async def grown(connection: asyncpg.Connection) -> asyncpg.Connection:
 
 
 def read_whole(plan: dict[str, Any]) -> set[str]:
-    """The tables with a sequential scan in the plan, or in a part of it."""
-    own = {plan["Relation Name"]} if plan["Node Type"] == "Seq Scan" else set()
-    return own.union(*(read_whole(part) for part in plan.get("Plans", [])))
+    """The tables with a sequential scan in the plan."""
+    return {step["Relation Name"] for step in nodes(plan) if step["Node Type"] == "Seq Scan"}
 
 
 async def test_no_statement_reads_a_table_from_end_to_end(grown: asyncpg.Connection) -> None:

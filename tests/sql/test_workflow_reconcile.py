@@ -83,18 +83,12 @@ async def test_a_pending_node_whose_dependencies_have_all_ended_is_evaluated(con
     assert await states(connection) == "RUNNING: COMPLETED ENQUEUED PENDING"
 
 
-async def test_a_ready_task_node_without_a_task_gets_one(connection: asyncpg.Connection) -> None:
+@pytest.mark.parametrize("status", ["READY", "ENQUEUED"])
+async def test_a_node_whose_task_was_never_made_gets_one(connection: asyncpg.Connection, status: str) -> None:
     await planted(connection, CHAIN)
-    await put(connection, 0, status="'READY'", task_id="NULL")
-    assert await repaired(connection) == ["n0 READY → ENQUEUED"]
+    await put(connection, 0, status=f"'{status}'", task_id="NULL")
+    assert await repaired(connection) == [f"n0 {status} → ENQUEUED"]
     assert (await task_row(connection, "w1", 0))["status"] == "PENDING"
-
-
-async def test_an_enqueued_node_whose_task_was_never_made_gets_one(connection: asyncpg.Connection) -> None:
-    await planted(connection, CHAIN)
-    await put(connection, 0, task_id="NULL")
-    assert await repaired(connection) == ["n0 ENQUEUED → ENQUEUED"]
-    assert await task_of(connection, "w1", 0)
 
 
 async def test_workers_are_told_again_of_a_ready_node_that_is_a_workflow(
