@@ -1,23 +1,31 @@
-"""A URL with several hosts: one hangs, refuses or is not the primary; when a refusal proves that no server runs."""
+"""Connections: a URL with several hosts, the producer's pool, and the URL of an embedded server."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 from blackhole_proxy import BlackholeProxy
 from database_server import DatabaseServer
+from until import PRODUCERS, until
 
+from horsies import AppConfig, Horsies
 from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
-from horsies.store.connect import Database, DatabaseUnavailable
+from horsies.store.connect import Database, DatabaseUnavailable, is_transient
+from horsies.store.embedded import EmbeddedServer
 from horsies.store.hosts import Reached, connect_to_host
+from horsies.store.pool import Pool
 from horsies.store.producer_client import Link
 from horsies.store.pulse import is_on_this_machine, is_refusal
 
@@ -242,3 +250,132 @@ async def test_a_server_that_starts_is_a_refusal_and_silence_or_a_wrong_name_is_
     with pytest.raises(DatabaseUnavailable, match="there is no database") as caught:
         await Database(nothing, "for a test", None).connect("test")
     assert not is_refusal(caught.value)
+
+
+@pytest.fixture
+async def make(database: str) -> AsyncIterator[Callable[..., Pool]]:
+    made: list[Pool] = []
+
+    def make(*, behind_pooler: bool = False, **settings: Any) -> Pool:
+        config = PostgresConfig(database_url=database, **settings)
+        target = Database(DatabaseUrl.parse(database), "in a test", None)
+        made.append(Pool(target, config, role="producer", behind_pooler=behind_pooler))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        await pool.close()
+
+
+async def sessions(connection: asyncpg.Connection) -> int:
+    return await connection.fetchval(f"SELECT count(*) {PRODUCERS}")
+
+
+async def test_one_connection_serves_one_after_the_other(
+    make: Callable[..., Pool], connection: asyncpg.Connection
+) -> None:
+    pool = make()
+    assert await sessions(connection) == 0
+    first = await pool.acquire()
+    pool.release(first, sound=True)
+    assert await pool.acquire() is first
+    assert await sessions(connection) == 1
+
+
+async def test_the_overflow_is_opened_at_need_and_not_kept(
+    make: Callable[..., Pool], connection: asyncpg.Connection
+) -> None:
+    pool = make(pool_size=1, max_overflow=2)
+    taken = [await pool.acquire() for _ in range(3)]
+    assert await sessions(connection) == 3
+    for each in taken:
+        pool.release(each, sound=True)
+    await until(connection, f"(SELECT count(*) {PRODUCERS}) = 1")
+    assert await pool.acquire() is taken[0]
+
+
+async def test_who_finds_all_in_use_waits_and_is_told_in_the_end(make: Callable[..., Pool]) -> None:
+    pool = make(pool_size=1, max_overflow=0, pool_timeout=1)
+    taken = await pool.acquire()
+    waiting = asyncio.create_task(pool.acquire())
+    await asyncio.sleep(0)
+    pool.release(taken, sound=True)
+    assert await waiting is taken
+    impatient = make(pool_size=1, max_overflow=0, pool_timeout=0)
+    await impatient.acquire()
+    with pytest.raises(DatabaseUnavailable, match="all 1 connections of the pool have been in use for 0 s") as refused:
+        await impatient.acquire()
+    assert is_transient(refused.value)
+
+
+async def test_a_connection_left_in_the_middle_is_closed_and_its_place_is_free(make: Callable[..., Pool]) -> None:
+    pool = make(pool_size=1, max_overflow=0, pool_timeout=0)
+    broken = await pool.acquire()
+    pool.release(broken, sound=False)
+    assert broken.is_closed()
+    assert await pool.acquire() is not broken
+
+
+async def test_a_failed_attempt_to_connect_keeps_no_place(make: Callable[..., Pool], database: str) -> None:
+    pool = make(pool_size=1, max_overflow=0, pool_timeout=0)
+    reachable = pool._database
+    pool._database = Database(DatabaseUrl.parse("postgresql://localhost:1/x"), "in a test", None)
+    for _ in range(3):
+        with pytest.raises(DatabaseUnavailable, match="cannot connect"):
+            await pool.acquire()
+    pool._database = reachable
+    assert not (await pool.acquire()).is_closed()
+
+
+@pytest.mark.parametrize(("recycle", "kept"), [(0, False), (1800, True), (-1, True)])
+async def test_an_old_connection_is_replaced(make: Callable[..., Pool], recycle: int, kept: bool) -> None:
+    pool = make(pool_recycle=recycle)
+    first = await pool.acquire()
+    pool.release(first, sound=True)
+    assert (await pool.acquire() is first) == kept
+    assert first.is_closed() != kept
+
+
+async def test_a_closed_pool_opens_nothing(make: Callable[..., Pool], connection: asyncpg.Connection) -> None:
+    pool = make()
+    in_use, idle = await pool.acquire(), await pool.acquire()
+    pool.release(idle, sound=True)
+    await pool.close()
+    assert in_use.is_closed()
+    assert idle.is_closed()
+    with pytest.raises(DatabaseUnavailable, match="have been closed") as refused:
+        await pool.acquire()
+    assert not is_transient(refused.value)
+    await until(connection, f"NOT EXISTS (SELECT {PRODUCERS})")
+
+
+@pytest.mark.parametrize("behind_pooler", [False, True])
+async def test_statements_are_prepared_only_where_one_backend_keeps_them(
+    make: Callable[..., Pool], behind_pooler: bool
+) -> None:
+    connection = await make(behind_pooler=behind_pooler).acquire()
+    for _ in range(2):
+        await connection.fetch("SELECT $1::int", 1)
+    names = "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT $1::int' AND name <> ''"
+    assert await connection.fetchval(names) == (0 if behind_pooler else 1)
+
+
+async def test_echo_logs_each_statement_without_its_values(
+    make: Callable[..., Pool], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "horsies.sql")
+    connection = await make(echo=True).acquire()
+    await connection.fetch("SELECT $1::text\n  AS secret", "hunter2")
+    await asyncio.sleep(0)  # the driver logs in the next turn of the loop
+    assert [record.getMessage().partition(" [")[0] for record in caplog.records] == ["SELECT $1::text AS secret"]
+    assert "hunter2" not in caplog.text
+
+
+def test_the_server_runs_and_is_held_once(embedded_server: EmbeddedServer) -> None:
+    directory: Path = embedded_server.place.root
+    app = Horsies(AppConfig(broker=PostgresConfig(database_url=f"embedded://{directory}")))
+    assert app.database_url() == app.database_url() == embedded_server.url
+    with psycopg.connect(app.database_url()) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert app._embedded is not None
+    app._embedded.release()  # as the end of the process does: the server of the tests must stop
