@@ -166,27 +166,6 @@ async def test_a_key_in_an_open_transaction_makes_only_the_send_of_the_same_key_
     assert (await waiting).unwrap().outcome is expected
 
 
-async def test_many_requests_are_answered_in_their_places(
-    broker: PostgresBroker, connection: asyncpg.Connection
-) -> None:
-    known = request(unique_key="taken")
-    await broker.send_async(known)
-    fresh, keyed = request(), request(unique_key="new")
-    asked = [
-        *(fresh, known, fresh, request(known.task_id, enqueue_sha="b" * 64)),
-        *(keyed, request(unique_key="new"), request(unique_key="taken"), request(fresh.task_id, enqueue_sha="c" * 64)),
-    ]
-    assert await broker.perform_async(broker.insertions(asked)) == Ok(
-        [
-            *(Enqueued(fresh.task_id, CREATED), Enqueued(known.task_id, SAME), Enqueued(fresh.task_id, SAME)),
-            *(Enqueued(known.task_id, MISMATCH), Enqueued(keyed.task_id, CREATED)),
-            *(Enqueued(keyed.task_id, LIVE_DUPLICATE), Enqueued(known.task_id, LIVE_DUPLICATE)),
-            Enqueued(fresh.task_id, MISMATCH),
-        ]
-    )
-    assert await ids(connection) == sorted([known.task_id, fresh.task_id, keyed.task_id])
-
-
 async def test_many_requests_are_stored_all_or_none(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
     error = broker.perform(broker.insertions([request(), request(args_json='["\0"]'), request()])).unwrap_err()
     assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -142,22 +141,6 @@ async def test_a_statement_that_takes_too_long_is_given_up_by_the_server_and_the
         assert link.status.words(link.clock.now()) == f"SLOW {caught.value.waited_s:.1f}s"
         assert await link.read(lambda conn: conn.fetchval("SELECT pg_backend_pid()")) == backend
         assert link.status.state is LinkState.LIVE
-
-
-async def test_a_feed_on_a_slow_database_widens_its_interval(database: str, connection: asyncpg.Connection) -> None:
-    async with linked(database, patience=HASTY) as (link, statuses), fed(link) as published:
-        await statuses.until(is_live)
-        await published.until(lambda snapshot: snapshot.counts is not None)
-        async with connection.transaction():
-            await connection.execute("LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")
-            link._dirty("task_new", "x")
-            snapshot = await published.until(lambda snapshot: snapshot.slow_s is not None)
-            assert snapshot.slow_s >= 0.2
-        await send(connection, "a")
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await published.until(lambda snapshot: snapshot.rows and snapshot.slow_s is None)
-        assert loop.time() - began > 0.2 * 5 - 0.4
 
 
 async def test_a_connection_that_a_firewall_forgot_is_replaced(database: str, connection: asyncpg.Connection) -> None:

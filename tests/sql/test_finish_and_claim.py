@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import asyncpg
 import pytest
 from lifecycle_steps import LEASE_MS, ME, OTHER, attempts, ended, enqueue, running, statuses, task
-from statements import statement
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claim_token import Verdict
@@ -212,23 +210,3 @@ async def test_a_claim_searches_only_a_queue_that_is_longer_than_what_it_read(
 def test_only_what_comes_to_rest_goes_together_with_a_claim() -> None:
     ends = {kind for kind in K if is_end(ended(None, kind))}  # type: ignore[arg-type]
     assert ends == {K.COMPLETED, K.FAILED, K.WORKER_FAILURE}
-
-
-async def test_a_claim_takes_the_head_of_the_queue_by_the_rule_of_the_function(connection: asyncpg.Connection) -> None:
-    definition = await connection.fetchval("SELECT pg_get_functiondef('horsies_claimable'::regproc)")
-    names = {r"\$2": "queue", r"\$5::text\[\]": "names", r"\$5": "names", r"2 \* \$3 \+ 16": "width", r"\$3": "most"}
-    claiming = head(statement("first_rows"))
-    for parameter, name in names.items():
-        claiming = re.sub(parameter, name, claiming)
-    claiming = claiming.replace(" AND $8::tid[] IS NULL", "").replace(" NULL::bigint AS number,", "")
-    assert claiming == head(definition)
-
-
-def head(sql: str) -> str:
-    """The part that reads the first tasks of a queue and locks those that may run; functions name what they mean."""
-    (text,) = re.findall(r"SELECT task\.ctid AS found_at, .*? SKIP LOCKED", words(sql))[:1]
-    return re.sub(r"pg_catalog\.|(status|queue_name|task_name)::text", r"\1", text)
-
-
-def words(sql: str) -> str:
-    return " ".join(re.sub(r"--[^\n]*", "", sql).split())

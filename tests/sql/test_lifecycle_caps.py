@@ -381,20 +381,6 @@ class TestCapsOnWhatRuns:
             "a": "CLAIMED", "b": "CLAIMED", "c": "RUNNING", "d": "RUNNING", "free": "RUNNING"
         }  # fmt: skip
 
-    async def test_what_waits_starts_when_another_has_ended(self, connection: asyncpg.Connection) -> None:
-        starts = await self.claimed(connection, "a", "b")
-        (first,) = (await start(connection, ME, starts, {"default": 1})).started
-        left = [one for one in starts if one.token != first]
-        assert (await start(connection, ME, left, {"default": 1})).waiting == {left[0].token}
-        await finish(connection, ME, [ended(first, OutcomeKind.COMPLETED)])
-        assert (await start(connection, ME, left, {"default": 1})).started == {left[0].token}
-
-    async def test_what_runs_already_has_its_room_when_it_is_asked_again(self, connection: asyncpg.Connection) -> None:
-        starts = await self.claimed(connection, "a", "b")
-        (first,) = (await start(connection, ME, starts, {"default": 1})).started
-        again = await start(connection, ME, starts, {"default": 1})
-        assert (again.started, len(again.waiting)) == (frozenset([first]), 1)
-
     async def test_one_that_is_stale_or_past_its_deadline_does_not_wait(self, connection: asyncpg.Connection) -> None:
         starts = await self.claimed(connection, "a", "b", "c", good_until="now() + interval '1 h'")
         await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id = 'b'")

@@ -35,7 +35,6 @@ from horsies.views import (
     task_statistics,
     tasks as search,
     usual_durations,
-    worker_rows,
 )
 from horsies.views.cluster import exported
 from horsies.views.searching import Source, Stretch, over
@@ -240,13 +239,6 @@ async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(co
     read = {step["Index Name"]: step["Node Type"] for step in steps if "Index Name" in step}
     assert set(read) == {"horsies_tasks_pkey", "ix_horsies_tasks_created"}
     assert read["ix_horsies_tasks_created"] == "Index Only Scan"
-
-
-async def test_workers_are_read_by_hops_however_many_snapshots_they_left(conn: asyncpg.Connection) -> None:
-    assert len(await worker_rows(conn)) == 500
-    whole, entries = await cost(conn, lambda: worker_rows(conn))
-    assert whole == 0
-    assert entries < 6_500  # 500 hops, 500 snapshots, 2 000 held tasks, two beats at most of each
 
 
 async def test_queues_and_status_are_bounded(conn: asyncpg.Connection) -> None:

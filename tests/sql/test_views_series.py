@@ -228,16 +228,6 @@ async def test_how_many_waited_is_told_of_every_moment_of_the_past(conn: asyncpg
     assert [point.waiting for point in await task_series(conn, whole.newest(2))] == [1, 1]
 
 
-async def test_the_newest_points_come_out_as_in_a_longer_series(conn: asyncpg.Connection) -> None:
-    whole = await buckets(conn)
-    for number in range(40):
-        await ended(
-            conn, f"t{number}", whole.first + number * timedelta(seconds=7), "FAILED" if number % 5 else "COMPLETED"
-        )
-    points = await task_series(conn, whole)
-    assert (await task_series(conn, whole.newest(3))) == points[2:]
-
-
 async def test_where_more_ended_than_is_read_the_rate_is_that_of_a_part(
     conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
