@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -51,6 +52,15 @@ def full_database(request: pytest.FixtureRequest, server: DatabaseServer) -> Ite
     """A database filled by the statements in FILL of the test's module."""
     with server.filled_database(request.module.FILL) as url:
         yield url
+
+
+@pytest.fixture
+async def upstream_database(empty_database: str) -> str:
+    """A database as upstream leaves it, with rows."""
+    maker = await asyncpg.connect(empty_database)
+    await maker.execute(Path(__file__).with_name("upstream_shape.sql").read_text("utf-8"))
+    await maker.close()
+    return empty_database
 
 
 @pytest.fixture

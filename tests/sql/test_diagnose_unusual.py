@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -16,8 +15,6 @@ from horsies.findings.searches.in_flight import STALE_RUN
 from horsies.findings.searches.unusual import BEHIND_BUSY, BEHIND_RUN, LEAST_RUNS, RUNS_LONG
 from horsies.findings.searches.workers import NEAR_ITS_LIMIT
 from horsies.views import READER_SETTINGS
-
-UPSTREAM = Path(__file__).with_name("upstream_shape.sql")
 
 
 async def past_runs(conn: asyncpg.Connection, name: str, took_s: float, count: int = LEAST_RUNS) -> None:
@@ -277,11 +274,8 @@ async def test_a_worker_that_got_tasks_since_its_snapshot_has_no_room(busy: asyn
 
 
 @pytest.fixture
-async def upstream(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
-    maker = await asyncpg.connect(empty_database)
-    await maker.execute(UPSTREAM.read_text("utf-8"))
-    await maker.close()
-    connected = await asyncpg.connect(empty_database, server_settings=dict(READER_SETTINGS))
+async def upstream(upstream_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(upstream_database, server_settings=dict(READER_SETTINGS))
     yield connected
     await connected.close()
 

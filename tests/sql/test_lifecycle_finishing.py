@@ -47,20 +47,10 @@ async def test_a_completed_task_keeps_result_owner_and_one_attempt(connection: a
     assert picked(row, "status result error_code failed_reason failed_at") == ("COMPLETED", OK, None, None, None)
     assert picked(row, "claimed_by_worker_id claimed_at worker_pid") == (ME, token.claimed_at, 4242)
     (attempt,) = await attempts(connection, "t")
-    assert picked(attempt, "attempt outcome will_retry error_code error_message failed_reason") == (
-        1,
-        "COMPLETED",
-        False,
-        None,
-        None,
-        None,
-    )
-    assert picked(attempt, "worker_id worker_hostname worker_pid worker_process_name") == (
-        ME,
-        "host",
-        4242,
-        "worker-4242",
-    )
+    expected = (1, "COMPLETED", False, None, None, None)
+    assert picked(attempt, "attempt outcome will_retry error_code error_message failed_reason") == expected
+    expected = (ME, "host", 4242, "worker-4242")
+    assert picked(attempt, "worker_id worker_hostname worker_pid worker_process_name") == expected
     assert attempt["started_at"] == row["started_at"] < row["completed_at"] == attempt["finished_at"]
 
 
@@ -70,24 +60,11 @@ async def test_a_failed_task_keeps_its_error_and_one_attempt(connection: asyncpg
     outcome = ended(token, kind, failed_reason="the child died")
     assert await finish_one(connection, outcome) == Finished(Verdict.ACCEPTED, TaskStatus.FAILED)
     row = await task(connection, "t")
-    assert picked(row, "status result error_code failed_reason completed_at next_retry_at retry_count") == (
-        "FAILED",
-        '{"err":1}',
-        "BROKE",
-        "the child died",
-        None,
-        None,
-        0,
-    )
+    expected = ("FAILED", '{"err":1}', "BROKE", "the child died", None, None, 0)
+    assert picked(row, "status result error_code failed_reason completed_at next_retry_at retry_count") == expected
     (attempt,) = await attempts(connection, "t")
-    assert picked(attempt, "attempt outcome will_retry error_code error_message failed_reason") == (
-        1,
-        kind.value,
-        False,
-        "BROKE",
-        "it broke",
-        "the child died",
-    )
+    expected = (1, kind.value, False, "BROKE", "it broke", "the child died")
+    assert picked(attempt, "attempt outcome will_retry error_code error_message failed_reason") == expected
     assert attempt["finished_at"] == row["failed_at"]
 
 
@@ -111,29 +88,15 @@ async def test_a_retry_waits_until_it_is_due_and_forgets_its_owner(connection: a
     assert isinstance(finished.due, datetime)
     assert before + delay <= finished.due <= after + delay
     row = await task(connection, "t")
-    assert picked(row, "status retry_count max_retries enqueued_at next_retry_at") == (
-        "PENDING",
-        1,
-        2,
-        finished.due,
-        finished.due,
-    )
+    expected = ("PENDING", 1, 2, finished.due, finished.due)
+    assert picked(row, "status retry_count max_retries enqueued_at next_retry_at") == expected
     forgotten = "claimed_at claimed_by_worker_id claim_expires_at started_at worker_pid worker_hostname"
     assert set(picked(row, forgotten + " worker_process_name result error_code failed_reason")) == {None}
     (attempt,) = await attempts(connection, "t")
-    assert picked(attempt, "attempt outcome will_retry error_code error_message") == (
-        1,
-        "FAILED",
-        True,
-        "BROKE",
-        "it broke",
-    )
-    assert picked(attempt, "worker_id worker_hostname worker_pid worker_process_name") == (
-        ME,
-        "host",
-        4242,
-        "worker-4242",
-    )
+    expected = (1, "FAILED", True, "BROKE", "it broke")
+    assert picked(attempt, "attempt outcome will_retry error_code error_message") == expected
+    expected = (ME, "host", 4242, "worker-4242")
+    assert picked(attempt, "worker_id worker_hostname worker_pid worker_process_name") == expected
     assert await claim_tokens(connection) == []
 
 
@@ -176,15 +139,8 @@ async def test_an_interrupt_takes_a_number_but_burns_no_budget(connection: async
     finished = await finish_one(connection, Outcome(token, K.INTERRUPT_REQUEUE))
     assert finished == Finished(Verdict.ACCEPTED, TaskStatus.PENDING, enqueued_at)
     row = await task(connection, "t")
-    assert picked(row, "status retry_count max_retries enqueued_at claimed_at worker_pid started_at") == (
-        "PENDING",
-        1,
-        2,
-        enqueued_at,
-        None,
-        None,
-        None,
-    )
+    expected = ("PENDING", 1, 2, enqueued_at, None, None, None)
+    assert picked(row, "status retry_count max_retries enqueued_at claimed_at worker_pid started_at") == expected
     (attempt,) = await attempts(connection, "t")
     assert picked(attempt, "attempt outcome will_retry error_code") == (1, "WORKER_FAILURE", True, "TASK_INTERRUPTED")
 

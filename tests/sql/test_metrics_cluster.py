@@ -14,7 +14,7 @@ from blackhole_proxy import BlackholeProxy
 from database_server import url_with
 from diagnose_steps import pause
 from scraping import Samples, get, parsed, scrape, until, value
-from view_steps import insert
+from view_steps import insert, snapshot
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -46,14 +46,7 @@ def depth(samples: Samples, queue: str) -> list[float | None]:
     return [value(samples, "horsies_queue_tasks", queue=queue, status=state) for state in states]
 
 
-async def snapshot(conn: asyncpg.Connection, worker: str, ago_s: float) -> None:
-    await conn.execute(
-        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
-        " max_claim_per_worker, queues, queue_max_concurrency, worker_started_at)"
-        " VALUES ($1, now() - $2 * interval '1 s', 'web', 1, 4, 8, 8, '{mail}', '{\"mail\": 7}', now())",
-        worker,
-        ago_s,
-    )
+MAIL = {"processes": "4", "queues": "'{mail}'", "queue_max_concurrency": "'{\"mail\": 7}'"}
 
 
 async def test_queues_workers_workflows_and_endings_are_shown(connection: asyncpg.Connection, database: str) -> None:
@@ -66,9 +59,9 @@ async def test_queues_workers_workflows_and_endings_are_shown(connection: asyncp
     await insert(connection, "f", status="'FAILED'", failed_at="now()", error_code="'TASK_INTERRUPTED'")
     await insert(connection, "e", status="'COMPLETED'", completed_at="now() - interval '1 min'")
     await insert(connection, "o", status="'COMPLETED'", completed_at="now() - interval '1 h'")
-    await snapshot(connection, "web-1", 1)
-    await snapshot(connection, "web-2", 20)
-    await snapshot(connection, "web-3", 600)
+    await snapshot(connection, "web-1", 1, **MAIL)
+    await snapshot(connection, "web-2", 20, **MAIL)
+    await snapshot(connection, "web-3", 600, **MAIL)
     await pause(connection, "quiet")
     await connection.execute(
         "INSERT INTO horsies_workflows (id, name, status) VALUES ('a', 'w', 'RUNNING'), ('b', 'w', 'RUNNING'),"

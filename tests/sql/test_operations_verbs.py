@@ -167,13 +167,8 @@ async def test_fail_and_cancel_end_pending_claimed_and_running_tasks(
     words = f"{word} by hand by ops@bastion: wrong address"
     for name in "pcr":
         row = await task(connection, name)
-        assert picked(row, "status error_code failed_reason claimed claim_expires_at") == (
-            status,
-            code,
-            words,
-            False,
-            None,
-        )
+        expected = (status, code, words, False, None)
+        assert picked(row, "status error_code failed_reason claimed claim_expires_at") == expected
         assert row["failed_at"] is not None
     read = await read_outcomes(connection, ["p", "c", "r"])
     assert {str(outcome.result().err_value.error_code) for outcome in read.values()} == {code}

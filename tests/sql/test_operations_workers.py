@@ -62,12 +62,8 @@ async def test_a_drain_is_an_order_that_reaches_the_worker_and_leaves_a_trace(co
     assert order["draining_since"] is not None
     (row,) = await audit(connection)
     assert row["operation_id"] == outcome.operation_id
-    assert (row["verb"], row["target_kind"], row["target_id"], row["outcome"]) == (
-        "drain",
-        "worker",
-        "web-1",
-        "applied",
-    )
+    expected = ("drain", "worker", "web-1", "applied")
+    assert (row["verb"], row["target_kind"], row["target_id"], row["outcome"]) == expected
     assert (row["os_user"], row["os_host"], row["reason"]) == ("ops", "bastion", "kernel update")
     assert row["before_state"] == {"draining_since": None}
     assert told == ["web-1"]

@@ -14,6 +14,7 @@ import typer
 from click.testing import Result
 from database_server import as_written
 from typer.testing import CliRunner
+from view_steps import snapshot
 
 from horsies.cli.db import prune
 from horsies.domain.errors import ConfigurationError
@@ -54,11 +55,7 @@ async def filled(database: str, connection: asyncpg.Connection, monkeypatch: pyt
 
 
 async def tell_settings(conn: asyncpg.Connection, **settings: Any) -> None:
-    await conn.execute(
-        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
-        " queues, worker_started_at, recovery_config) VALUES ('web-1', 'h', 1, 1, 1, 1, '{default}', now(), $1)",
-        json.dumps(settings),
-    )
+    await snapshot(conn, "web-1", recovery_config=f"'{json.dumps(settings)}'")
 
 
 def rows(result: Result) -> dict[str, int]:
@@ -115,12 +112,8 @@ async def test_without_an_age_the_settings_of_the_newest_worker_count(
     )
     report = json.loads(await in_thread(command, "--dry-run", "--json"))
     assert report["settings_from"] == "web-1"
-    assert report["older_than_s"] == {
-        "heartbeats": 172_800,
-        "worker_states": 604_800,
-        "terminal_records": None,
-        "operator_actions": 86_400,
-    }
+    expected = {"heartbeats": 172_800, "worker_states": 604_800, "terminal_records": None, "operator_actions": 86_400}
+    assert report["older_than_s"] == expected
     assert report["rows"]["heartbeats"] == 24
     assert "tasks" not in report["rows"]
 

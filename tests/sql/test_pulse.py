@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 from lifecycle_steps import ME, running, statuses, waits_for_a_lock
 from pulse_steps import HARMLESS_S, SPARE_S, pulse_gaps, pulse_row, silent_for
+from view_steps import snapshot
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.run.events import Events
@@ -256,12 +257,7 @@ async def test_a_run_is_judged_by_the_threshold_of_its_own_worker_where_that_is_
     await silent_run(connection, 20)
     await pulse_row(connection)
     settings = json.dumps({"running_stale_threshold_ms": told, "runner_heartbeat_interval_ms": 1_000})
-    await connection.execute(
-        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
-        " queues, worker_started_at, recovery_config) VALUES ($1, 'h', 1, 1, 1, 1, '{default}', now(), $2)",
-        ME,
-        settings,
-    )
+    await snapshot(connection, ME, recovery_config=f"'{settings}'")
     await StaleSweep.of_runs(CONFIG, Events()).do(connection)
     assert await statuses(connection) == {"t": status}
 

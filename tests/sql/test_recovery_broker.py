@@ -7,9 +7,10 @@ import re
 
 import asyncpg
 import pytest
-from lifecycle_steps import attempts, enqueue, running, statuses, task
+from lifecycle_steps import ME, attempts, enqueue, running, statuses, task
 from pulse_steps import pulse_row
 from sweep_steps import beat_before, mark_finalizing_before, options, poison, stale_claims, stale_runs
+from view_steps import snapshot
 
 from horsies.broker import PostgresBroker
 from horsies.domain.codes import OperationalErrorCode
@@ -79,12 +80,8 @@ async def test_what_is_left_to_a_worker_with_a_longer_threshold_is_named(
     broker: PostgresBroker, connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     await stale_runs(connection, "run")
-    await connection.execute(
-        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, queues, max_claim_batch,"
-        " max_claim_per_worker, worker_started_at, recovery_config)"
-        " SELECT claimed_by_worker_id, 'web', 1, 1, '{}', 1, 1, now(),"
-        ' \'{"running_stale_threshold_ms": 7200000, "runner_heartbeat_interval_ms": 30000}\' FROM horsies_tasks'
-    )
+    settings = '{"running_stale_threshold_ms": 7200000, "runner_heartbeat_interval_ms": 30000}'
+    await snapshot(connection, ME, recovery_config=f"'{settings}'")
     with caplog.at_level(logging.WARNING, "horsies.broker"):
         assert await broker.mark_stale_tasks_as_failed() == 0
     assert "left 1 RUNNING without a heartbeat for 300 s: their worker has its own longer threshold" in caplog.text

@@ -209,12 +209,8 @@ async def test_every_function_has_our_search_path_or_a_body_bound_to_names(
         path = 'search_path=pg_catalog, "Our ""own", pg_temp'
         assert {row["proname"] for row in rows if not row["bound"] and path not in (row["proconfig"] or ())} == set()
         bound = {row["proname"] for row in rows if row["bound"]}
-        assert bound == {
-            "horsies_may_run",
-            "horsies_harmless_gap",
-            "horsies_longest_pause",
-            "horsies_spare_period",
-        }
+        expected = {"horsies_may_run", "horsies_harmless_gap", "horsies_longest_pause", "horsies_spare_period"}
+        assert bound == expected
     finally:
         await other.close()
 

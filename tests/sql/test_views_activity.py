@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from operation_steps import OPS, undo
-from view_steps import insert
+from view_steps import insert, snapshot
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.operations.pipeline import apply, preview
@@ -248,15 +248,10 @@ async def test_workflows_workers_and_recoveries_are_told(
     )
     for worker_id, pid, ago, draining in (("web-1-7-ab", 7, "1 s", False), ("web-2-8-cd", 8, "10 min", False),
                                           ("web-3-9-ef", 9, "20 min", True)):  # fmt: skip
-        await connection.execute(
-            "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
-            " max_claim_per_worker, queues, worker_started_at, draining)"
-            f" VALUES ($1, now() - interval '{ago}', $4, $2, 8, 8, 8, '{{mail}}', now() - interval '30 min', $3)",
-            worker_id,
-            pid,
-            draining,
-            worker_id[:5],
-        )
+        await snapshot(
+            connection, worker_id, snapshot_at=f"now() - interval '{ago}'", hostname=f"'{worker_id[:5]}'", pid=f"{pid}",
+            queues="'{mail}'", worker_started_at="now() - interval '30 min'", draining=f"{draining}",
+        )  # fmt: skip
     await connection.execute(
         "INSERT INTO horsies_worker_losses (worker_id, taken_at, failed, returned)"
         " VALUES ('web-2-8-cd', date_trunc('minute', now()) - interval '5 min', '{a}', '{b,c}'),"
@@ -370,16 +365,14 @@ async def test_an_outage_tells_whether_a_worker_lived_through_it(
         "INSERT INTO horsies_outages (began_at, ended_at)"
         " VALUES (now() - interval '3 d', now() - interval '3 d' + interval '5 min')"
     )
-    snapshot = (
-        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
-        " max_claim_per_worker, queues, worker_started_at)"
-        " VALUES ($1, now() - interval '3 d' + $2 * interval '1 s', 'web', 7, $3, 8, 8, '{q}', now() - interval '4 d')"
-    )
+    at = "now() - interval '3 d'"
+    started = {"worker_started_at": "now() - interval '4 d'"}
     for number, count in enumerate(processes):
-        await connection.execute(snapshot, f"w{number}", -4.0, 2)
-        await connection.execute(snapshot, f"w{number}", 3.0, count)
+        for after_s, running in ((-4, 2), (3, count)):
+            then = f"{at} + {after_s} * interval '1 s'"
+            await snapshot(connection, f"w{number}", snapshot_at=then, processes=f"{running}", **started)
     if again:
-        await connection.execute(snapshot, "w1", 301.0, 2)
+        await snapshot(connection, "w1", snapshot_at=f"{at} + interval '301 s'", processes="2", **started)
     (change,) = (await changes(conn, parse_activity("kind:database since:5d"))).rows
     assert (change.what, change.detail) == (what, told)
 

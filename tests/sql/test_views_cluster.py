@@ -10,7 +10,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 from plan_steps import nodes
-from view_steps import every_id, insert
+from view_steps import every_id, insert, snapshot
 
 from horsies.cli.cluster.lists import _queue_lines, _status_lines
 from horsies.display.terminal import Screen
@@ -33,15 +33,6 @@ from horsies.views import (
     worker_rows,
 )
 from horsies_tui.health.figure_filters import NUMBERS, rows_of_error, rows_of_number, rows_that_ended, rows_that_failed
-
-
-async def snapshot(conn: asyncpg.Connection, worker_id: str, ago_s: float, **columns: str) -> None:
-    given = {
-        "worker_id": f"'{worker_id}'", "snapshot_at": f"now() - {ago_s} * interval '1 s'", "hostname": "'web-1'",
-        "pid": "7", "processes": "8", "max_claim_batch": "8", "max_claim_per_worker": "8", "queues": "'{default}'",
-        "worker_started_at": "now() - interval '1 h'", **columns,
-    }  # fmt: skip
-    await conn.execute(f"INSERT INTO horsies_worker_states ({', '.join(given)}) VALUES ({', '.join(given.values())})")
 
 
 async def workers(conn: asyncpg.Connection) -> dict[str, WorkerRow]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -13,8 +12,6 @@ from schedule_scene import AT_HALF_PAST_TWO, add_run, add_schedule, add_schedule
 from view_steps import cost, reader
 
 from horsies.views import ScheduleRow, ScheduleStory, Standing, next_runs, schedule_rows, schedule_story
-
-MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 
 
 async def row_of(conn: asyncpg.Connection, name: str = "a") -> ScheduleRow:
@@ -126,11 +123,8 @@ async def test_a_schedule_of_upstream_has_its_last_task_and_no_definition(conn: 
     assert [run.at for run in next_runs(row, now, 10)] == [row.next_run_at]
 
 
-async def test_on_upstreams_tables_its_schedules_are_listed(empty_database: str) -> None:
-    maker = await asyncpg.connect(empty_database)
-    await maker.execute(MADE_BY_UPSTREAM)
-    await maker.close()
-    conn = await reader(empty_database)
+async def test_on_upstreams_tables_its_schedules_are_listed(upstream_database: str) -> None:
+    conn = await reader(upstream_database)
     try:
         names = {row["schedule_name"] for row in await conn.fetch("SELECT schedule_name FROM horsies_schedule_state")}
         found = await schedule_rows(conn)

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 from statements import statement
-from view_steps import insert, reader
+from view_steps import insert, reader, snapshot
 
 from horsies.views import (
     Buckets,
@@ -88,13 +88,9 @@ async def attempt(conn: asyncpg.Connection, task_id: str, at: str, *, number: in
     await conn.execute(f"INSERT INTO horsies_task_attempts ({', '.join(given)}) VALUES ({', '.join(given.values())})")
 
 
-async def snapshot(conn: asyncpg.Connection, worker_id: str, at: datetime, **columns: str) -> None:
-    given = {
-        "worker_id": f"'{worker_id}'", "snapshot_at": f"'{at.isoformat()}'", "hostname": "'web-1'", "pid": "7",
-        "processes": "8", "max_claim_batch": "8", "max_claim_per_worker": "8", "queues": "'{default}'",
-        "worker_started_at": "now()", **columns,
-    }  # fmt: skip
-    await conn.execute(f"INSERT INTO horsies_worker_states ({', '.join(given)}) VALUES ({', '.join(given.values())})")
+async def snapshot_at(conn: asyncpg.Connection, worker_id: str, at: datetime, **columns: str) -> None:
+    given = {"worker_started_at": "now()", "snapshot_at": f"'{at.isoformat()}'", **columns}
+    await snapshot(conn, worker_id, **given)
 
 
 async def test_a_point_tells_what_ended_in_its_bucket_and_how_long_that_took(conn: asyncpg.Connection) -> None:
@@ -249,12 +245,12 @@ async def test_a_worker_is_told_by_its_last_snapshot_in_each_bucket_and_silence_
 ) -> None:
     whole = await buckets(conn, 4)
     first, _, third, _ = whole.starts
-    await snapshot(conn, "w", first + timedelta(seconds=5), tasks_running="1", cpu_percent="10")
-    await snapshot(
+    await snapshot_at(conn, "w", first + timedelta(seconds=5), tasks_running="1", cpu_percent="10")
+    await snapshot_at(
         conn, "w", first + timedelta(seconds=50), tasks_running="3", memory_usage_mb="99", children_memory_mb="7"
     )
-    await snapshot(conn, "w", third, tasks_running="2", tasks_claimed="4")
-    await snapshot(conn, "other", whole.starts[1], tasks_running="8")
+    await snapshot_at(conn, "w", third, tasks_running="2", tasks_claimed="4")
+    await snapshot_at(conn, "other", whole.starts[1], tasks_running="8")
     points = await worker_series(conn, "w", whole)
     assert [point.start for point in points] == list(whole.starts)
     assert [point.running for point in points] == [3, None, 2, None]
@@ -268,8 +264,8 @@ async def test_all_workers_together_are_as_busy_as_their_places_are_taken(conn: 
     whole = await buckets(conn, 3)
     for start, running in zip(whole.starts[:2], (2, 6), strict=True):
         for worker_id in ("a", "b"):
-            await snapshot(conn, worker_id, start + timedelta(seconds=57), tasks_running=str(running))
-            await snapshot(conn, worker_id, start + timedelta(seconds=20), tasks_running="8")
+            await snapshot_at(conn, worker_id, start + timedelta(seconds=57), tasks_running=str(running))
+            await snapshot_at(conn, worker_id, start + timedelta(seconds=20), tasks_running="8")
     points = await cluster_series(conn, whole)
     assert [(point.workers, point.busy) for point in points] == [(2, 0.25), (2, 0.75), (None, None)]
 
@@ -328,12 +324,12 @@ async def test_a_clock_that_is_apart_is_seen_by_the_start_of_its_worker(conn: as
     long_ago, at = now - timedelta(days=6), now - timedelta(minutes=5)
     begun = "'{}'".format
     # The oldest rows may be deleted: the start of a worker seen first there is unknown, unless it is in the future.
-    await snapshot(conn, "pruned", long_ago, worker_started_at=begun(long_ago - timedelta(days=1)))
-    await snapshot(conn, "ahead", at, worker_started_at=begun(at + timedelta(seconds=12)))
-    await snapshot(conn, "behind", at, worker_started_at=begun(at - timedelta(minutes=3)))
-    await snapshot(conn, "dead", at, worker_started_at=begun(at + timedelta(hours=1)))
+    await snapshot_at(conn, "pruned", long_ago, worker_started_at=begun(long_ago - timedelta(days=1)))
+    await snapshot_at(conn, "ahead", at, worker_started_at=begun(at + timedelta(seconds=12)))
+    await snapshot_at(conn, "behind", at, worker_started_at=begun(at - timedelta(minutes=3)))
+    await snapshot_at(conn, "dead", at, worker_started_at=begun(at + timedelta(hours=1)))
     for worker_id in ("pruned", "ahead", "behind"):
-        await snapshot(conn, worker_id, now)
+        await snapshot_at(conn, worker_id, now)
     assert await worker_clocks(conn) == (Clock("ahead", 12), Clock("behind", -180))
 
 

@@ -35,15 +35,10 @@ from horsies.views import (
     worker_rows,
 )
 
-MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
-
 
 @pytest.fixture
-async def conn(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
-    maker = await asyncpg.connect(empty_database)
-    await maker.execute(MADE_BY_UPSTREAM)
-    await maker.close()
-    connected = await reader(empty_database)
+async def conn(upstream_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(upstream_database)
     yield connected
     await connected.close()
 

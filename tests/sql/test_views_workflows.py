@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -74,7 +73,6 @@ FILTERS = {
     "wf_1": "name LIKE '%wf_1%'",
     "-wf_1 -wf_2": "name NOT LIKE '%wf_1%' AND name NOT LIKE '%wf_2%'",
 }
-MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 
 
 @pytest.fixture
@@ -208,11 +206,8 @@ async def test_a_run_lasts_from_its_start_to_its_end_or_now(conn: asyncpg.Connec
     assert lasted == minutes
 
 
-async def test_a_database_made_by_upstream_is_read_like_any_other(empty_database: str) -> None:
-    maker = await asyncpg.connect(empty_database)
-    await maker.execute(MADE_BY_UPSTREAM)
-    await maker.close()
-    conn = await reader(empty_database)
+async def test_a_database_made_by_upstream_is_read_like_any_other(upstream_database: str) -> None:
+    conn = await reader(upstream_database)
     try:
         assert set(await every_workflow_id(conn)) == {"wf-1", "wf-2"}
         assert await every_workflow_id(conn, "parent:wf-1") == ["wf-2"]
@@ -273,12 +268,8 @@ async def test_a_node_is_told_as_it_is_stored(conn: asyncpg.Connection) -> None:
     )
     first, second = (await told(conn, "w")).nodes
     assert (first.label, first.dependencies, first.join, first.args_from, first.ctx_from) == ("n0", (), "all", {}, ())
-    assert (second.label, second.name, second.status, second.dependencies) == (
-        "demo.sum:1",
-        "demo.sum",
-        "PENDING",
-        (0,),
-    )
+    expected = ("demo.sum:1", "demo.sum", "PENDING", (0,))
+    assert (second.label, second.name, second.status, second.dependencies) == expected
     assert (second.join, second.min_success, second.allow_failed_deps) == ("quorum", 1, True)
     assert (second.args_from, second.ctx_from, second.queue, second.priority) == ({"left": 0}, ("n0",), "mail", 7)
     assert (second.task_id, second.task_status, second.sub_total, second.last_beat) == (None, None, None, None)
@@ -289,12 +280,8 @@ async def test_a_running_node_shows_its_task_and_its_newest_beat(conn: asyncpg.C
     await insert_node(conn, "w", 0, "ENQUEUED", task_id="'t'", started_at="now() - interval '1 h'")
     await insert(conn, "t", status="'PENDING'", max_retries="2")
     waiting = await node_of(conn, "w", 0)
-    assert (waiting.state, waiting.task_status, waiting.started_at, waiting.max_retries) == (
-        "ENQUEUED",
-        "PENDING",
-        None,
-        2,
-    )
+    expected = ("ENQUEUED", "PENDING", None, 2)
+    assert (waiting.state, waiting.task_status, waiting.started_at, waiting.max_retries) == expected
     await conn.execute(
         "UPDATE horsies_tasks SET status = 'RUNNING', started_at = now(), claimed_at = now(),"
         " worker_hostname = 'web-1', worker_pid = 7, claimed_by_worker_id = 'w-1';"
@@ -376,12 +363,8 @@ async def test_texts_are_cut_and_say_how_large_they_are(conn: asyncpg.Connection
     node = await node_story(conn, "w", 0, most_characters=10)
     assert node is not None
     assert node.kwargs == Stored("k" * 10, 30, cut=True)
-    assert [text and text.text for text in (node.args, node.options, node.result, node.summary)] == [
-        "[]",
-        "o",
-        "r",
-        "s",
-    ]
+    expected = ["[]", "o", "r", "s"]
+    assert [text and text.text for text in (node.args, node.options, node.result, node.summary)] == expected
     assert (node.workflow_id, node.workflow_name, node.workflow_status, node.node.index) == ("w", "order", "RUNNING", 0)
     assert await node_story(conn, "w", 1) is None
     assert await node_story(conn, "v", 0) is None
@@ -423,12 +406,8 @@ async def test_what_the_engine_plants_and_advances_is_told_as_it_is(conn: asyncp
     await complete(conn, workflow_id, 0, 7)
     await fail(conn, workflow_id, 1, "TIMEOUT")
     story = await told(conn, workflow_id)
-    assert [(each.state, each.error_code) for each in story.nodes] == [
-        ("COMPLETED", None),
-        ("FAILED", "TIMEOUT"),
-        ("ENQUEUED", None),
-        ("PENDING", None),
-    ]
+    expected = [("COMPLETED", None), ("FAILED", "TIMEOUT"), ("ENQUEUED", None), ("PENDING", None)]
+    assert [(each.state, each.error_code) for each in story.nodes] == expected
     assert (story.row.failed_node, story.row.error_code, story.row.done) == ("n1", "TIMEOUT", 2)
     taken = await node_story(conn, workflow_id, 1)
     assert taken is not None

@@ -168,12 +168,8 @@ def test_what_nodes_are_given_arrives_in_a_child_process() -> None:
     handle = flow(*read, told, failing, judged, packed, weighed).start().unwrap()
     drain(app, processes=1)
     codes = {"good": True, "bad": False, "child": True}
-    assert handle.result_for(told).ok_value == {
-        "index": 3,
-        "same": True,
-        "codes": codes,
-        "child": ["COMPLETED", 8, 2],
-    }
+    expected = {"index": 3, "same": True, "codes": codes, "child": ["COMPLETED", 8, 2]}
+    assert handle.result_for(told).ok_value == expected
     sub_workflow_id = next(info.sub_workflow_id for info in handle.tasks().unwrap() if info.node_id == "failing")
     assert handle.result_for(judged) == TaskResult(ok=f"{sub_workflow_id} FAILED 1 of 2")
     error = handle.result_for(failing).err_value

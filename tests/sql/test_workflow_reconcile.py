@@ -183,12 +183,8 @@ async def test_dependents_are_resolved_in_the_same_pass_up_to_the_end_of_the_wor
 ) -> None:
     await planted(connection, plan(node(0), node(1, 0), node(2, 1)))
     await task_ends(connection, "w1", 0, "FAILED")
-    assert await repaired(connection) == [
-        "n0 ENQUEUED → FAILED",
-        "n1 PENDING → SKIPPED",
-        "n2 PENDING → SKIPPED",
-        "workflow RUNNING → FAILED",
-    ]
+    expected = ["n0 ENQUEUED → FAILED", "n1 PENDING → SKIPPED", "n2 PENDING → SKIPPED", "workflow RUNNING → FAILED"]
+    assert await repaired(connection) == expected
     assert await states(connection) == "FAILED: FAILED SKIPPED SKIPPED"
 
 

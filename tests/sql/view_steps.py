@@ -33,6 +33,23 @@ async def insert(conn: asyncpg.Connection, task_id: str, **columns: str) -> None
     await conn.execute(f"INSERT INTO horsies_tasks ({', '.join(given)}) VALUES ({', '.join(given.values())})")
 
 
+async def snapshot(conn: asyncpg.Connection, worker_id: str, ago_s: float = 0.0, **columns: str) -> None:
+    """What a worker told of itself so long ago; a column is given as an SQL expression."""
+    given = {
+        "worker_id": f"'{worker_id}'",
+        "snapshot_at": f"now() - {ago_s} * interval '1 s'",
+        "hostname": "'web-1'",
+        "pid": "7",
+        "processes": "8",
+        "max_claim_batch": "8",
+        "max_claim_per_worker": "8",
+        "queues": "'{default}'",
+        "worker_started_at": "now() - interval '1 h'",
+        **columns,
+    }
+    await conn.execute(f"INSERT INTO horsies_worker_states ({', '.join(given)}) VALUES ({', '.join(given.values())})")
+
+
 async def every_row(
     conn: asyncpg.Connection,
     text: str = "",
