@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 
 from horsies.lifecycle.claim_token import Token
-from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, Start, StartVerdicts, claim, release_expired, start
+from horsies.lifecycle.claiming import (
+    ClaimedTask,
+    ClaimRequest,
+    Start,
+    StartVerdicts,
+    claim,
+    claim_capped,
+    release_expired,
+    start,
+)
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 
 ME, OTHER = "worker-a", "worker-b"
@@ -19,6 +28,12 @@ OK = '{"__task_result__":true,"ok":3,"err":null}'
 
 # The settings of a worker's dedicated connection.
 HOT_PATH = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+# The same, and sessions without settings, such as a producer's or one behind a pooler.
+MODES = {
+    "worker": HOT_PATH,
+    "generic": {"plan_cache_mode": "force_generic_plan"},
+    "auto": {"plan_cache_mode": "auto"},
+}
 
 
 async def enqueue(conn: asyncpg.Connection, *ids: str, **columns: str) -> None:
@@ -35,6 +50,30 @@ async def claim_some(
     conn: asyncpg.Connection, worker: str = ME, limit: int = 100, queue: str = "default", lease_ms: int = LEASE_MS
 ) -> list[ClaimedTask]:
     return await claim(conn, worker, ClaimRequest(queue, limit, lease_ms, None))
+
+
+async def capped(
+    conn: asyncpg.Connection,
+    queues: Sequence[tuple[str, int | None]] = (("default", None),),
+    *,
+    worker: str = ME,
+    budget: int = 100,
+    cluster: int | None = None,
+    hard: bool = True,
+    lease_ms: int = LEASE_MS,
+    names: list[str] | None = None,
+) -> list[ClaimedTask]:
+    claims = await claim_capped(
+        conn,
+        worker_id=worker,
+        queues=queues,
+        budget=budget,
+        cluster_cap=cluster,
+        hard=hard,
+        lease_ms=lease_ms,
+        task_names=names,
+    )
+    return claims.tasks
 
 
 async def take_over(

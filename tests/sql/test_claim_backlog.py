@@ -14,6 +14,7 @@ from lifecycle_steps import (
     LEASE_MS,
     ME,
     OTHER,
+    capped,
     claim_some as claim_any,
     enqueue,
     statuses,
@@ -21,7 +22,7 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import LARGEST_CLAIM, ClaimedTask, ClaimRequest, claim, claim_capped, release_expired
+from horsies.lifecycle.claiming import LARGEST_CLAIM, ClaimedTask, ClaimRequest, claim, release_expired
 
 BACKLOG = 12_000
 KNOWN = ["demo.add", "demo.sum"]
@@ -79,17 +80,8 @@ async def claim_known(conn: asyncpg.Connection, limit: int, worker: str = ME) ->
 
 
 async def claim_known_capped(conn: asyncpg.Connection, limit: int) -> list[ClaimedTask]:
-    claims = await claim_capped(
-        conn,
-        worker_id=ME,
-        queues=[("default", 24_000)],  # more than have expired: these keep their places until they are released
-        budget=limit,
-        cluster_cap=None,
-        hard=True,
-        lease_ms=LEASE_MS,
-        task_names=KNOWN,
-    )
-    return claims.tasks
+    # More than have expired: these keep their places until they are released.
+    return await capped(conn, [("default", 24_000)], budget=limit, names=KNOWN)
 
 
 READ = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from lifecycle_steps import (
     HOT_PATH,
     LEASE_MS,
     ME,
+    capped,
     claim_some,
     ended,
     enqueue,
@@ -36,30 +37,6 @@ IN_FLIGHT = """
 SELECT count(*) FROM horsies_tasks
  WHERE status = 'RUNNING' OR status = 'CLAIMED' AND claim_expires_at > clock_timestamp()
 """
-
-
-async def capped(
-    conn: asyncpg.Connection,
-    queues: Sequence[tuple[str, int | None]] = (("default", None),),
-    *,
-    worker: str = ME,
-    budget: int = 100,
-    cluster: int | None = None,
-    hard: bool = True,
-    lease_ms: int = LEASE_MS,
-    names: list[str] | None = None,
-) -> list[ClaimedTask]:
-    claims = await claim_capped(
-        conn,
-        worker_id=worker,
-        queues=queues,
-        budget=budget,
-        cluster_cap=cluster,
-        hard=hard,
-        lease_ms=lease_ms,
-        task_names=names,
-    )
-    return claims.tasks
 
 
 def names(tasks: list[ClaimedTask]) -> list[str]:

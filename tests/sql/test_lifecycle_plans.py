@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import asyncpg
 import pytest
 from database_server import DatabaseServer, uuid7
-from lifecycle_steps import HOT_PATH, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
+from lifecycle_steps import HOT_PATH, LEASE_MS, ME, MODES, claim_some, ended, enqueue, start_tokens
 from plan_steps import nodes
 from statements import statement
 
@@ -105,13 +105,6 @@ STATEMENTS = {
     "renew": ("'worker-a', 1000, 1000, 'host', 1", {"ix_horsies_tasks_claimed_by", "horsies_tasks_pkey"}),
     "beat": (f"{TOKENS}, {array('1')}, 'host'", {"horsies_tasks_pkey"}),
     "next_due": ("ARRAY['default', 'other']", {"ix_horsies_tasks_ready", "ix_horsies_tasks_retrying"}),
-}
-
-# A worker's dedicated connection, and one without settings, such as one behind a pooler.
-MODES = {
-    "worker": HOT_PATH,
-    "generic": {"plan_cache_mode": "force_generic_plan"},
-    "auto": {"plan_cache_mode": "auto"},
 }
 
 

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from lifecycle_steps import enqueue, running, statuses, waits_for_a_lock
 from operation_steps import OPS, act, audit, look, named, undo
+from sweep_steps import poison
 
 from horsies.operations.audit_rows import require_writable
 from horsies.operations.pipeline import apply, preview
@@ -117,13 +118,10 @@ async def test_cancelled_twice_it_breaks_off_and_the_database_has_all_or_nothing
 
 async def test_one_row_that_the_database_will_not_have_costs_the_others_nothing(connection: asyncpg.Connection) -> None:
     names = await many(connection, 20)
-    await connection.execute(
-        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;"
-        "CREATE TRIGGER no BEFORE UPDATE ON horsies_tasks FOR EACH ROW WHEN (OLD.id = 't000007') EXECUTE FUNCTION no()"
-    )
+    await poison(connection, "horsies_tasks", "UPDATE", "t000007")
     outcome = await act(connection, V.CANCEL, *names)
     assert [row.target.id for row in outcome.refused] == ["t000007"]
-    assert "not this one" in outcome.refused[0].detail
+    assert "row t000007 is poison" in outcome.refused[0].detail
     assert await cancelled(connection) == [name for name in names if name != "t000007"]
     assert len(await audit(connection)) == 19
 

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from database_server import new_role, url_with
 from lifecycle_steps import ME, enqueue, running
-from order_steps import OPS, heard, snapshot
+from operation_steps import OPS, heard, snapshot
 from statements import statement
 from until import until
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import asyncpg
-from lifecycle_steps import claim_some, enqueue, running
-from operation_steps import undo
-from order_steps import OPS, audit, heard, snapshot
+from lifecycle_steps import capped, claim_some, enqueue, running
+from operation_steps import OPS, audit, heard, snapshot, undo
 
-from horsies.lifecycle.claiming import claim_capped
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verb import OperationOutcome, QueueVerb
@@ -20,18 +18,7 @@ async def act(conn: asyncpg.Connection, verb: QueueVerb, *queues: str) -> Operat
     return await apply(conn, await preview(conn, verb, Selection.of_ids(queues)), OPS, "provider is down")
 
 
-async def capped(conn: asyncpg.Connection) -> list[str]:
-    claimed = await claim_capped(
-        conn,
-        worker_id="capped",
-        queues=[("mail", 5)],
-        budget=9,
-        cluster_cap=None,
-        hard=True,
-        lease_ms=60_000,
-        task_names=None,
-    )
-    return [task.token.task_id for task in claimed.tasks]
+MAIL = [("mail", 5)]
 
 
 async def test_nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(connection: asyncpg.Connection) -> None:
@@ -39,12 +26,12 @@ async def test_nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(connec
     await enqueue(connection, "c")
     assert [row.applied for row in (await act(connection, VERBS["queue", "pause"], "mail")).rows] == [True]
     assert await claim_some(connection, queue="mail") == []
-    assert await capped(connection) == []
+    assert await capped(connection, MAIL) == []
     assert len(await claim_some(connection, queue="default")) == 1
     woken = await heard(connection, "task_queue_mail")
     assert [row.applied for row in (await act(connection, VERBS["queue", "resume"], "mail")).rows] == [True]
     assert len(await claim_some(connection, queue="mail", limit=1)) == 1
-    assert len(await capped(connection)) == 1
+    assert len(await capped(connection, MAIL)) == 1
     assert woken == ["resumed"]
 
 

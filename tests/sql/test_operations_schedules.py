@@ -10,8 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from operation_steps import undo
-from order_steps import OPS, audit, snapshot
+from operation_steps import OPS, audit, snapshot, undo
 from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, state
 
 from horsies.lifecycle.scheduling import due, run

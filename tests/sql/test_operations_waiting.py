@@ -11,6 +11,7 @@ from diagnose_steps import pause, worker
 from lifecycle_steps import (
     ME,
     OTHER,
+    capped as under_cap,
     claim_some,
     claim_tokens,
     ended,
@@ -20,10 +21,9 @@ from lifecycle_steps import (
     task,
     waits_for_a_lock,
 )
-from operation_steps import GIVEN, OPS, audit, done, look, named, undo
-from order_steps import heard
+from operation_steps import GIVEN, OPS, audit, done, heard, look, named, undo
 
-from horsies.lifecycle.claiming import claim_capped, release
+from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
@@ -191,18 +191,7 @@ async def test_a_claim_that_saw_the_task_before_it_was_moved_does_not_take_it_fr
     async def claim() -> list[str]:
         if not capped:
             return ids(await claim_some(other))
-        queues: list[tuple[str, int | None]] = [("default", 5)]
-        claims = await claim_capped(
-            other,
-            worker_id=ME,
-            queues=queues,
-            budget=9,
-            cluster_cap=None,
-            hard=True,
-            lease_ms=60_000,
-            task_names=None,
-        )
-        return ids(claims.tasks)
+        return ids(await under_cap(other, [("default", 5)]))
 
     await connection.execute("SELECT pg_advisory_lock(7)")
     claiming = await waits_for_a_lock(connection, other, claim())

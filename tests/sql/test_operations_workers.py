@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 from lifecycle_steps import attempts, claim_tokens, ended, enqueue, running, statuses, task
-from operation_steps import undo
-from order_steps import OPS, audit, fall_silent, heard, snapshot
+from operation_steps import OPS, audit, fall_silent, heard, snapshot, undo
 from pulse_steps import pulse_row
 from statements import statement
 

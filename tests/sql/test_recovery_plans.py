@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from database_server import uuid7
-from lifecycle_steps import HOT_PATH
+from lifecycle_steps import MODES
 from plan_steps import nodes
 from statements import statement
 
@@ -144,13 +144,6 @@ STATEMENTS = {
 
 TEXTS_OF_TABLES = {f"old_{one.name}": one.statement("old_rows") for one in PRUNED_TABLES if one.scan == "old_rows"} | {
     f"prune_{one.name}": one.statement("prune_rows") for one in PRUNED_TABLES if one.delete == "prune_rows"
-}
-
-# A worker's dedicated connection, and one without settings, such as a producer's or one behind a pooler.
-MODES = {
-    "worker": HOT_PATH,
-    "generic": {"plan_cache_mode": "force_generic_plan"},
-    "auto": {"plan_cache_mode": "auto"},
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from order_steps import OPS
+from operation_steps import OPS
 from schedule_slot_steps import SECOND, application, due_now, every, overdue, plan, state
 from until import until
 

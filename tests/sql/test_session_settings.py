@@ -11,13 +11,12 @@ from uuid import UUID
 import asyncpg
 import pytest
 from database_server import DatabaseServer, url_with
-from lifecycle_steps import enqueue
+from lifecycle_steps import capped, enqueue
 from until import until
 
 from horsies.config.app import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.domain.damage import Damaged, DamagedTime, damaged_fields, json_map, number, texts
-from horsies.lifecycle.claiming import claim_capped
 from horsies.store.connect import _SETTINGS_PER_TRANSACTION, Database, DatabaseUnavailable, transaction
 from horsies.store.dedicated_connection import DedicatedConnection, inspect_server
 from horsies.store.producer_client import Link
@@ -111,17 +110,7 @@ async def test_capped_claims_work_for_a_role_with_a_stricter_default(
     async with transaction(session):
         assert await session.fetchval("SHOW transaction_isolation") == "read committed"
         assert not pooled or await session.fetchval("SHOW lock_timeout") == "1s"
-    claims = await claim_capped(
-        session,
-        worker_id="me",
-        queues=[("default", 1)],
-        budget=5,
-        cluster_cap=None,
-        hard=True,
-        lease_ms=60_000,
-        task_names=None,
-    )
-    assert len(claims.tasks) == 1
+    assert len(await capped(session, [("default", 1)])) == 1
     await session.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 from advance_steps import complete, end_task, fail, grow, states, task_of
-from lifecycle_steps import HOT_PATH
+from lifecycle_steps import HOT_PATH, MODES
 from plan_steps import nodes
 from statements import statement
 from workflow_plans import node
@@ -36,11 +36,6 @@ SELECT 'old-' || n || '-' || i, 'old-' || n, i, 'n' || i, 'demo.add',
   FROM generate_series(1, 1000) n, generate_series(0, 49) i;
 SET session_replication_role = origin;
 """
-MODES = {
-    "worker": HOT_PATH,
-    "generic": {"plan_cache_mode": "force_generic_plan"},
-    "auto": {"plan_cache_mode": "auto"},
-}
 MAP = (
     '{"__horsies_map__":{"task":"demo.add","param":"a","queue":"default","priority":100,"max_items":9,'
     '"task_options":null,"items":[1,2]}}'

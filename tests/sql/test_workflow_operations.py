@@ -23,6 +23,7 @@ from control_steps import (
     workflow_row,
 )
 from operation_steps import OPS, audit, look_back, named, undo
+from sweep_steps import poison
 from workflow_plans import node, plan
 
 from horsies.lifecycle.controlling import cancel, pause
@@ -484,15 +485,11 @@ async def test_one_workflow_that_cannot_be_changed_leaves_the_others_done(connec
         await planted(connection, CHAIN, workflow_id)
     looked = await look(connection, V.PAUSE, "w1", "w2", "w3")
     await pause(connection, "w2")
-    await connection.execute(
-        "CREATE FUNCTION poison() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'poison'; END $$ LANGUAGE plpgsql;"
-        "CREATE TRIGGER poison BEFORE UPDATE ON horsies_workflows FOR EACH ROW WHEN (OLD.id = 'w1')"
-        " EXECUTE FUNCTION poison()"
-    )
+    await poison(connection, "horsies_workflows", "UPDATE", "w1")
     outcome = await apply(connection, looked, OPS, None)
     assert [row.target.id for row in outcome.applied] == ["w3"]
     assert {row.target.id: row.detail for row in outcome.refused} == {
-        "w1": "the database rejects it: RaiseError: poison",
+        "w1": "the database rejects it: RaiseError: row w1 is poison",
         "w2": "it is PAUSED now",
     }
 
