@@ -50,22 +50,18 @@ async def test_another_row_is_another_footer_and_no_row_none(database: str, conn
             assert words not in screen.text.splitlines()[-1]
 
 
-async def test_only_a_living_worker_is_offered_a_drain_and_only_a_dead_one_a_recovery(
+async def test_only_a_living_worker_is_offered_a_drain_and_only_a_dead_one_a_recovery_also_on_the_desk(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await tell(connection, "web-1", 1)
-    await hold(connection, await tell(connection, "web-2", 2, ago_s=600), "t-1", ago_s=600)
+    await hold(connection, await tell(connection, "web-2", 2, ago_s=600), "t-1", status="CLAIMED", ago_s=600)
     async with console(database, screen="workers") as screen:
         await screen.sees("web-1:1", "web-2:2", "W recover")
         await screen.loses("D drain")
         await screen.press("j")
         await screen.sees("D drain")
         await screen.loses("W recover")
-
-
-async def test_the_desk_offers_what_the_finding_names(database: str, connection: asyncpg.Connection) -> None:
-    await hold(connection, await tell(connection, "web-2", 2, ago_s=600), "t-1", status="CLAIMED", ago_s=600)
-    async with console(database, screen="recovery") as screen:
+        await screen.press("5")
         await screen.sees("worker lost", "W recover")
         footer = screen.text.splitlines()[-1]
         assert "X reconcile" not in footer

@@ -72,25 +72,7 @@ async def test_a_locked_table_takes_the_verdict_away_and_names_the_session(
         assert "blocked" not in frame(pilot)[2]
 
 
-async def test_a_list_whose_table_is_locked_is_dimmed_and_comes_back(
-    database: str, connection: asyncpg.Connection, psql: asyncpg.Connection
-) -> None:
-    await connection.execute(SENT, "first")
-    async with console(options(database), (140, 30)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: "first" in text(pilot))
-        async with psql.transaction():
-            await psql.execute(LOCK.format("horsies_tasks"))
-            # Nobody told the list of a change: it looks again by itself, at the latest when asked to.
-            await pilot.press("ctrl+r")
-            await until(pilot, lambda: "BLOCKED" in frame(pilot)[0] and is_old(pilot))
-            assert "first" in text(pilot)
-            await psql.execute(SENT, "second")
-        await live(pilot)
-        await until(pilot, lambda: "second" in text(pilot) and not is_old(pilot))
-
-
-async def test_a_screen_that_reads_nothing_locked_is_live_and_a_line_says_what_is_old_beside_it(
+async def test_a_list_whose_table_is_locked_is_dimmed_and_where_another_is_it_is_live_and_a_line_says_what_is_old(
     database: str, connection: asyncpg.Connection, psql: asyncpg.Connection
 ) -> None:
     await connection.execute(SENT, "first")
@@ -111,6 +93,15 @@ async def test_a_screen_that_reads_nothing_locked_is_live_and_a_line_says_what_i
             await connection.execute(SENT, "second")
             await until(pilot, lambda: "second" in text(pilot) and not is_old(pilot))
         await until(pilot, lambda: "are of" not in frame(pilot)[2])
+        async with psql.transaction():
+            await psql.execute(LOCK.format("horsies_tasks"))
+            # Nobody told the list of a change: it looks again by itself, at the latest when asked to.
+            await pilot.press("ctrl+r")
+            await until(pilot, lambda: "BLOCKED" in frame(pilot)[0] and is_old(pilot))
+            assert "first" in text(pilot)
+            await psql.execute(SENT, "third")
+        await live(pilot)
+        await until(pilot, lambda: "third" in text(pilot) and not is_old(pilot))
 
 
 @pytest.mark.parametrize("screen", ["overview", "activity"])

@@ -42,8 +42,13 @@ async def test_a_column_that_is_dropped_under_a_list_takes_live_away_until_it_is
     async with console(options(database), (140, 30)) as pilot:
         await live(pilot)
         await until(pilot, lambda: any("first" in line for line in frame(pilot)))
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: any("No errors in this session" in line for line in lines(pilot)))
         await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
         await connection.execute(SENT, "second")
+        await until(pilot, lambda: "tasks: column" in "\n".join(lines(pilot)), "an error appears in the open list")
+        assert isinstance(pilot.app.screen, ErrorSheet)
+        await pilot.press("escape")
         await until(pilot, lambda: "FAILED" in frame(pilot)[0])
         assert "LIVE" not in frame(pilot)[0]
         await until(pilot, lambda: is_old(pilot) and "does not exist" in frame(pilot)[2])
@@ -55,20 +60,6 @@ async def test_a_column_that_is_dropped_under_a_list_takes_live_away_until_it_is
         await until(pilot, lambda: any("second" in line for line in frame(pilot)))
         assert not is_old(pilot)
         assert "figures of" not in frame(pilot)[2]
-
-
-async def test_an_error_appears_in_the_list_of_errors_that_is_open(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    async with console(options(database), (140, 30)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: any("No tasks yet" in line for line in frame(pilot)))
-        await pilot.press("exclamation_mark")
-        await until(pilot, lambda: any("No errors in this session" in line for line in lines(pilot)))
-        await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
-        await connection.execute(SENT, "second")
-        await until(pilot, lambda: "tasks: column" in "\n".join(lines(pilot)))
-        assert isinstance(pilot.app.screen, ErrorSheet)
 
 
 async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(

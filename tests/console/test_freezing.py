@@ -28,7 +28,10 @@ def header(screen: object) -> str:
     return str(screen.text).splitlines()[0]  # type: ignore[attr-defined]
 
 
-async def test_each_screen_freezes_and_goes_on_by_the_same_key(database: str) -> None:
+async def test_each_screen_freezes_and_goes_on_by_the_same_key_and_is_found_frozen_again_and_no_other_one_is(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "019a0001")
     async with console(database) as screen:
         await screen.sees("LIVE")
         for key in NAMES:
@@ -38,13 +41,7 @@ async def test_each_screen_freezes_and_goes_on_by_the_same_key(database: str) ->
             await screen.press("p")
             await screen.sees("LIVE")
             assert "FROZEN" not in header(screen)
-
-
-async def test_a_frozen_view_is_found_frozen_again_and_no_other_one_is(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await send(connection, "019a0001")
-    async with console(database) as screen:
+        await screen.press("2")
         await screen.sees("019a0001", "FOLLOW")
         await screen.press("p")
         await screen.sees("FROZEN")

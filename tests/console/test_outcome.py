@@ -75,24 +75,18 @@ def test_what_did_not_go_through_stands_before_what_did() -> None:
     assert [row.result for row in rows_of_preview(REQUEUE, a_preview(1, refused=1))] == ["refused", "will be requeued"]
 
 
-async def test_each_row_is_shown_with_its_reason_and_opens() -> None:
+async def test_each_row_is_shown_with_its_reason_and_opens_and_none_is_marked_or_cut() -> None:
     done = a_mixed_outcome()
     app = SheetApp(RowsSheet("Requeue", rows_of_done(done), NOON, UNICODE, undo=True))
     async with app.run_test(size=WIDE) as pilot:
-        text = await ready(pilot, "z undo", "open")
+        text = await ready(pilot, "z undo", "open", "FAILED RATE_LIMITED")
         for words in ("in doubt", "connection lost", "it is RUNNING on web-1", "not tried", "PENDING, try 2"):
             assert words in text
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: bool(app.results))
-    assert app.results == [Next(task_id=a_task(1).id)]
-
-
-async def test_rows_of_an_outcome_are_not_marked_and_their_states_are_not_cut() -> None:
-    app = SheetApp(RowsSheet("Requeue", rows_of_done(a_mixed_outcome()), NOON, UNICODE))
-    async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "FAILED RATE_LIMITED")
         await pilot.press("space", "a")
         assert not app.screen.query_one(RowTable).marks
+        await pilot.press("home", "down", "enter")
+        await until(pilot, lambda: bool(app.results))
+    assert app.results == [Next(task_id=a_task(1).id)]
 
 
 async def test_undo_is_offered_only_where_there_is_something_to_undo() -> None:

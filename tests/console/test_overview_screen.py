@@ -56,7 +56,7 @@ def shown_ids(screen: Screen) -> set[str]:
     return {row.id for view in screen.app.query(TasksView) for row in view._table.rows}
 
 
-async def test_it_opens_first_and_says_that_all_is_well_until_it_is_not(
+async def test_it_opens_first_says_that_all_is_well_until_it_is_not_and_is_there_again_when_one_comes_back(
     database: str, connection: asyncpg.Connection
 ) -> None:
     assert {field.default for field in fields(ConsoleOptions) if field.name == "screen"} == {"overview"}
@@ -68,6 +68,10 @@ async def test_it_opens_first_and_says_that_all_is_well_until_it_is_not(
         await send(connection, *(f"t-{n}" for n in range(30)), queue_name="'pay'", age_s=1)
         await screen.press("ctrl+r")
         await screen.sees("queue pay has no worker, 30 due", "Critical: queue pay has no worker, 30 due")
+        await screen.press("2")
+        await screen.sees("FOLLOW")
+        await screen.press("1")
+        await screen.sees("queue pay has no worker, 30 due", "window 5m")
 
 
 async def test_a_number_of_a_queue_opens_exactly_its_tasks_and_of_all_queues_all(
@@ -137,6 +141,7 @@ async def test_a_queue_is_paused_and_resumed_by_keys_and_its_row_says_who_paused
     await send(connection, "due-1", queue_name="'mail'", age_s=10)
     async with console(database, (160, 40), **OVERVIEW) as screen:
         await screen.sees("all queues", " mail ", " pay ")
+        assert {"P pause", "U resume"}.isdisjoint(screen.text.splitlines()[-1].split("  "))
         await screen.press("P")
         await screen.sees("pause does not apply to 'all queues'; select one queue")
         await screen.press("down", "P")
@@ -146,7 +151,10 @@ async def test_a_queue_is_paused_and_resumed_by_keys_and_its_row_says_who_paused
         row = next(line for line in text.splitlines() if line.split()[1:2] == ["mail"])
         assert f"by {Actor.current().os_user}@" in row
         assert await paused(connection) == ["mail"]
-        await screen.press("escape", "U")
+        await screen.press("escape")
+        await screen.sees("U resume")
+        assert "P pause" not in screen.text.splitlines()[-1]
+        await screen.press("U")
         await screen.sees("Resume 1 queue", "1 will continue")
         await screen.press("ctrl+y")
         await screen.sees("1 resumed")
@@ -157,21 +165,6 @@ async def test_a_queue_is_paused_and_resumed_by_keys_and_its_row_says_who_paused
         await screen.press("ctrl+y")
         await screen.sees("queue mail is paused, 1 due")
         assert await paused(connection) == ["mail"]
-
-
-async def test_the_footer_offers_for_a_queue_only_the_verb_that_applies(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await alive(connection, "web-1", queues="{mail,pay}")
-    await connection.execute("INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('pay', now())")
-    async with console(database, **OVERVIEW) as screen:
-        await screen.sees("all queues", " pay ")
-        assert {"P pause", "U resume"}.isdisjoint(screen.text.splitlines()[-1].split("  "))
-        await screen.press("down")
-        await screen.sees("P pause")
-        await screen.press("down")
-        await screen.sees("U resume")
-        assert "P pause" not in screen.text.splitlines()[-1]
         await screen.press("tab", "P")
         await screen.sees("pause: select a queue")
 
@@ -284,13 +277,3 @@ async def test_at_80x24_there_are_verdict_counts_queues_and_sparks(
         assert "ago" not in "".join(lines[3:6])
         assert any(bar in lines[3] for bar in ("#" if plain else "█▇"))
         assert not plain or text.isascii()
-
-
-async def test_it_is_there_again_when_one_comes_back_to_it(database: str, connection: asyncpg.Connection) -> None:
-    await send(connection, "due-1", queue_name="'mail'", age_s=400)
-    async with console(database, **OVERVIEW) as screen:
-        await screen.sees("Critical: no worker is alive, 1 due.", "mail")
-        await screen.press("2")
-        await screen.sees("FOLLOW")
-        await screen.press("1")
-        await screen.sees("no worker is alive, 1 due", "window 30m")

@@ -84,14 +84,16 @@ async def test_a_killed_worker_is_late_then_gone_and_one_key_puts_right_what_it_
         assert ("recover", "task", "applied", "ops@bastion", 3) in await trail(connection)
 
 
-async def test_enter_opens_a_worker_with_the_tasks_it_holds_and_those_open_too(
+async def test_enter_opens_a_worker_with_the_tasks_it_holds_which_open_too_and_verbs_act_on_them(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    await hold(connection, await tell(connection, "web-1", 1), "older", ago_s=90)
-    await hold(connection, "web-1-1-0a", "young")
+    await hold(connection, await tell(connection, "web-1", 1), "older", status="CLAIMED", ago_s=90)
+    await hold(connection, "web-1-1-0a", "young", status="CLAIMED")
     await tell(connection, "web-2", 2)
     async with workers(database) as screen:
         await screen.sees("older", "young")
+        assert "C cancel" not in screen.text
+        await screen.press("C")
         await screen.press("enter")
         await screen.loses("2 workers on")
         await screen.sees("── ♥ web-1:1", "id        web-1-1-0a", "memory 412M")
@@ -106,14 +108,6 @@ async def test_enter_opens_a_worker_with_the_tasks_it_holds_and_those_open_too(
         assert "older" in next(line for line in screen.text.splitlines() if line.startswith("▌"))
         await screen.press("escape")
         await screen.sees("2 workers on 2 hosts")
-
-
-async def test_verbs_of_tasks_act_on_those_that_the_worker_holds(database: str, connection: asyncpg.Connection) -> None:
-    await hold(connection, await tell(connection, "web-1", 1), "t-1", "t-2", status="CLAIMED")
-    async with workers(database) as screen:
-        await screen.sees("t-1", "t-2")
-        assert "C cancel" not in screen.text
-        await screen.press("C")
         await screen.press("tab")
         await screen.sees("C cancel")
         await screen.press("a", "C")
@@ -229,23 +223,9 @@ async def test_older_ones_come_when_they_are_asked_for(database: str, connection
         await screen.sees("web-9:9", "held no task", "older ones too")
 
 
-async def test_on_a_frozen_screen_no_age_passes_what_was_read(database: str, connection: asyncpg.Connection) -> None:
-    await tell(connection, "web-1", 1)
-    async with workers(database) as screen:
-        await screen.sees("♥ 1 alive")
-        await screen.press("p")
-        await screen.sees("FROZEN")
-        stands = screen.view._now
-        await grow_older(connection, 20)
-        screen.app.link.clock._zero += timedelta(minutes=5)
-        await screen.press("j")
-        assert screen.view._now == stands
-        await screen.sees("♥ alive")
-        await screen.press("p")
-        await screen.sees("⚠ 1 late")
-
-
-async def test_what_is_read_while_a_view_freezes_is_not_shown(database: str, connection: asyncpg.Connection) -> None:
+async def test_on_a_frozen_screen_no_age_passes_what_was_read_and_what_is_read_meanwhile_is_not_shown(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await tell(connection, "web-1", 1)
     async with workers(database) as screen:
         await screen.sees("♥ 1 alive")
@@ -256,11 +236,15 @@ async def test_what_is_read_while_a_view_freezes_is_not_shown(database: str, con
             await until(screen.pilot, lambda: feed._reading is not None, "a read that waits for the lock")
             await screen.press("p")
             await screen.sees("FROZEN")
-            stands = feed.snapshot.rows
+            rows, stands = feed.snapshot.rows, screen.view._now
             await grow_older(connection, 20)
         await until(screen.pilot, lambda: feed._reading is None, "the read is over")
         await screen.pilot.pause()
-        assert feed.snapshot.rows == stands
+        assert feed.snapshot.rows == rows
+        screen.app.link.clock._zero += timedelta(minutes=5)
+        await screen.press("j")
+        assert screen.view._now == stands
+        await screen.sees("♥ alive")
         await screen.press("p")
         await screen.sees("⚠ 1 late")
 

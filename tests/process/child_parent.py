@@ -1,11 +1,10 @@
-"""A program with one child for test_child.py to kill and interrupt: `child_parent.py LOCATOR TASK ARGS_JSON`."""
+"""A program with one child for test_child_parent.py to kill and interrupt."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
-import sys
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress_pace import Reading
@@ -50,8 +49,3 @@ async def main(locator: str, task_name: str, args: str) -> None:
     await ended.wait()
     await child.close(5)
     await guard.close()
-
-
-if __name__ == "__main__":
-    sys.stdout.reconfigure(line_buffering=True)
-    asyncio.run(main(*sys.argv[1:]))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from forked_commands import Program
 from hypothesis import given, strategies as st
 
 from horsies.run.child.stdio import BURST_LINES, END, MARK, RecordSender
@@ -172,8 +173,10 @@ os._exit(0)
 
 
 def run(scene: str) -> str:
-    done = subprocess.run([sys.executable, "-c", SCENE + scene], capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout.strip()
+    with Program(SCENE + scene, stdout=subprocess.PIPE, text=True) as program:
+        out, _ = program.communicate(timeout=60)
+    assert program.returncode == 0
+    return str(out).strip()
 
 
 def test_a_record_in_the_middle_of_a_message_is_sent_after_it() -> None:

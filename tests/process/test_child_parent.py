@@ -7,15 +7,21 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_commands import Program
 
 HERE = Path(__file__).parent
+RUN = """
+import asyncio, sys
+from child_parent import main
+sys.stdout.reconfigure(line_buffering=True)
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
 @pytest.fixture
@@ -26,15 +32,13 @@ def fifo(tmp_path: Path) -> Path:
     return path
 
 
-class Program:
+class Parent:
     """child_parent.py in its own process group."""
 
     def __init__(self, locator: str, task_name: str, *args: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "child_parent.py"), locator, task_name, json.dumps(args)],
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+        given = (locator, task_name, json.dumps(args))
+        self.process: Program[str] = Program(
+            RUN, *given, cwd=HERE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         self.said: list[str] = []
 
@@ -53,8 +57,8 @@ class Program:
 
 
 @contextmanager
-def program(*arguments: Any) -> Iterator[Program]:
-    made = Program(*arguments)
+def program(*arguments: Any) -> Iterator[Parent]:
+    made = Parent(*arguments)
     try:
         yield made
     finally:

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError
+from forked_commands import Command
 from typer.testing import CliRunner
 
 from horsies.cli.main import app
@@ -161,8 +162,8 @@ async def test_a_console_that_ends_or_cannot_start_closes_its_tab() -> None:
 
 @contextmanager
 def _command(environ: dict[str, str], *words: str) -> Any:
-    command = [sys.executable, "-m", "horsies", "tui", "--serve", "--serve-port", "0", *words]
-    process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = ["tui", "--serve", "--serve-port", "0", *words]
+    process: Command[str] = Command(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         yield process
     finally:
