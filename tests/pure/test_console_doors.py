@@ -24,7 +24,6 @@ from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
 from textual.app import App
 from textual.content import Content
 from textual.css.stylesheet import Stylesheet
-from textual.dom import DOMNode
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 from textual.fuzzy import Matcher
@@ -202,25 +201,10 @@ def test_a_partial_update_names_its_chops_and_spans():
     assert "return ChopsUpdate(chops, spans, chop_ends)" in inspect.getsource(update)
 
 
-def test_textual_still_sends_a_line_from_the_left_edge_on():
-    """Once this fails ExactUpdate is not needed any longer."""
-    assert "# TODO: crop to x extents" in inspect.getsource(ChopsUpdate)
-
-
 def test_a_full_update_names_its_strips_and_its_region():
     assert list(inspect.signature(LayoutUpdate).parameters) == ["strips", "region"]
     assert list(inspect.signature(LayoutUpdate.render_segments).parameters) == ["self", "console"]
     assert list(inspect.signature(Compositor.render_full_update).parameters) == ["self", "simplify"]
-
-
-def test_textual_still_keeps_the_changed_regions_of_a_screen_below_a_sheet():
-    """Once this fails PacedScreen._compositor_refresh is not needed any longer."""
-    source = inspect.getsource(Screen._compositor_refresh)
-    assert "self._set_dirty(*self._compositor._dirty_regions)" in source
-    assert "self._repaint_required = True" in source
-    assert "self._dirty_widgets.clear()" in source
-    assert "self._dirty_widgets.add(widget)" in inspect.getsource(Screen._on_update)
-    assert list(inspect.signature(Widget._set_dirty).parameters) == ["self", "regions"]
 
 
 def test_a_screen_draws_by_its_compositor_from_the_timer_and_nowhere_else():
@@ -273,24 +257,6 @@ def test_a_sheet_is_parsed_once_for_all_applications_with_the_same_variables():
 
     assert rules(own="red")[0] is rules(own="red")[0]
     assert rules(own="red")[0] is not rules(own="blue")[0]
-
-
-def test_textual_still_computes_the_styles_of_all_component_classes():
-    """Once this fails FrugalStylesheet._process_component_classes is not needed any longer."""
-    source = inspect.getsource(Stylesheet._process_component_classes)
-    assert "for component in sorted(component_classes):" in source
-    assert "virtual_node._attach(node)" in source
-    assert "if refresh_node:\n                node.refresh()" in source
-    assert "self._process_component_classes(node)" in inspect.getsource(Stylesheet.apply)
-    assert inspect.getsource(DOMNode.get_component_styles).count("self._component_styles") == 2
-    assert "self.stylesheet = Stylesheet(variables=self.get_css_variables())" in inspect.getsource(App.__init__)
-
-
-def test_textual_still_parses_a_sheet_again_for_another_tie_breaker():
-    """Once this fails FrugalStylesheet._parse_rules is not needed any longer."""
-    source = inspect.getsource(Stylesheet._parse_rules)
-    assert "cache_key = (css, read_from, is_default_rules, tie_breaker, scope)" in source
-    assert "stylesheet = Stylesheet(variables=self._variables)" in inspect.getsource(Stylesheet.reparse)
 
 
 CONSOLE_MODULES = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from flow_scene import NOW, a_node, a_row, a_story, ago
 from hypothesis import given, settings, strategies as st
 
 from horsies.views import NodeRun, NodeView
-from horsies_tui.look.tones import Tone
 from horsies_tui.workflow.gantt import Bar, GanttRow, Part, TimedStory, critical_path, gantt, places
 from horsies_tui.workflow.graph import Vertex, arrange
 from horsies_tui.workflow.graph_page import Drawing, Scale, Wants, draw
@@ -211,19 +209,6 @@ def test_a_node_waits_from_the_end_of_the_last_that_it_needs_until_it_runs() -> 
     assert told(found["later"]) == told(found["left"]) == []
 
 
-def test_each_attempt_is_a_bar_and_between_two_it_waits_for_the_retry() -> None:
-    runs = (NodeRun(0, ago(590), ago(500), "FAILED"), NodeRun(0, ago(440), ago(400), "WORKER_FAILURE"))
-    found = rows(timed(ran(0, "again", 300, None, status="RUNNING"), runs=runs))["again"]
-    assert told(found) == [
-        *[("WAITS", 600, 590), ("RUNS", 590, 500), ("BACKOFF", 500, 440), ("RUNS", 440, 400)],
-        *[("BACKOFF", 400, 300), ("RUNS", 300, 0)],
-    ]
-    assert (found.runs, found.ran) == (3, timedelta(seconds=430))
-    assert [bar.tone for bar in found.bars if bar.part is Part.RUNS] == [Tone.FAILED, Tone.FAILED, Tone.RUNNING]
-    waits = a_node(0, "again", "ENQUEUED", retry_count=2, task_status="PENDING", next_retry_at=ago(-60))
-    assert told(rows(timed(waits, runs=runs))["again"])[-1] == ("BACKOFF", 400, 0)
-
-
 def test_an_ended_attempt_that_is_that_of_the_node_is_no_second_bar() -> None:
     node = ran(0, "once", 590, 500)
     found = rows(timed(node, runs=(NodeRun(0, ago(590), ago(500), "COMPLETED"),)))["once"]
@@ -241,21 +226,6 @@ def test_the_critical_path_leads_back_from_what_ended_last_over_what_each_waited
     assert critical_path(nodes, NOW) == {0, 2, 3}
     assert critical_path([*nodes, ran(5, "runs", 55, None, 4)], NOW) == {0, 4, 5}
     assert critical_path([a_node(0, "waits")], NOW) == frozenset()
-
-
-def test_a_sub_workflow_unfolds_below_its_node_and_has_a_critical_path_of_its_own() -> None:
-    inner = timed(ran(0, "count", 500, 400), ran(1, "sum", 400, 350, 0), id="inner", started_at=ago(500))
-    node = ran(0, "stock", 500, 350, is_subworkflow=True, sub_workflow_id="inner")
-    whole = timed(node, ran(1, "mail", 340, 330, 0))
-    folded = gantt(whole, {"inner": inner}, frozenset(), NOW).rows
-    assert [(row.node.label, row.depth, row.unfolded) for row in folded] == [("stock", 0, False), ("mail", 0, None)]
-    unfolded = gantt(whole, {"inner": inner}, frozenset({"inner"}), NOW).rows
-    assert [(row.node.label, row.depth, row.critical) for row in unfolded] == [
-        *[("stock", 0, True), ("count", 1, True), ("sum", 1, True), ("mail", 0, True)]
-    ]
-    assert len({row.key for row in unfolded}) == 4
-    unread = gantt(whole, {}, frozenset({"inner"}), NOW).rows
-    assert [row.node.label for row in unread] == ["stock", "mail"]
 
 
 def test_the_axis_reaches_from_the_start_to_the_end_or_to_now() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import math
 import re
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -215,16 +214,6 @@ async def test_of_too_many_connections_the_oldest_is_cut(server: HttpServer, mon
         assert await idle[0][0].read(-1) == b""
     for _, writer in idle:
         writer.close()
-
-
-async def test_a_port_in_use_is_one_error_that_names_the_option_and_the_way_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError) as refused:
-            await HttpServer(Address("127.0.0.1", port, f"--metrics-port {port}"), {}).start()
-    text = str(refused.value)
-    assert f"cannot listen at 127.0.0.1:{port}, as --metrics-port {port} asks: Address already in use" in text
-    assert "choose another port" in text
 
 
 @pytest.mark.parametrize(

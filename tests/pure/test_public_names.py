@@ -1,4 +1,4 @@
-"""The public names, the documented deep import paths, and the cost of importing them."""
+"""The public names and their types, the documented deep import paths, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from types import ModuleType
 from typing import get_type_hints
 
 import pytest
+import typed_shop
 
 import horsies
 import horsies.views
+from horsies import Err, TaskHandle
 from horsies.registry import TaskRegistry
+from horsies.testing import inline
 
 PUBLIC = """
 TASK_TERMINAL_STATES WORKFLOW_TASK_TERMINAL_STATES WORKFLOW_TERMINAL_STATES AppConfig BrokerErrorCode
@@ -187,3 +190,33 @@ def test_after_the_first_rows_the_console_imports_all_that_a_key_opens() -> None
         "horsies_tui.schedules.view",
         "horsies_tui.shell.preview_sheet",
     }
+
+
+async def test_the_values_have_the_types_that_type_checkers_see() -> None:
+    with inline(typed_shop.app) as queue:
+        await typed_shop.sends()
+        assert await typed_shop.starts() == "Hello Ada"
+        assert {each.status.value for each in queue.started(typed_shop.Doubling)} == {"COMPLETED"}
+        assert typed_shop.looks(typed_shop.greet.send("Ada")) == "Hello Ada"
+        assert typed_shop.looks(typed_shop.greet.send("")) == "NO_NAME"
+        wrong = typed_shop.greet.send(1)  # type: ignore[arg-type]
+        assert isinstance(wrong, Err)
+        assert typed_shop.looks(wrong) == wrong.err_value.message
+        assert typed_shop.narrows(wrong) is None
+        assert isinstance(typed_shop.narrows(typed_shop.greet.send("Ada")), TaskHandle)
+
+
+def test_its_definitions_pass_the_checks() -> None:
+    assert typed_shop.problems() == []
+    assert typed_shop.failures == ["host"]
+    with inline(typed_shop.app):
+        assert next(typed_shop.in_memory()).sent() == []
+
+
+def test_the_feeds_of_the_console_load_no_screen() -> None:
+    loaded = modules_after(
+        "import pkgutil, horsies_tui.feed\n"
+        "for module in pkgutil.iter_modules(horsies_tui.feed.__path__, 'horsies_tui.feed.'):\n"
+        "    __import__(module.name)"
+    )
+    assert not loaded & {"textual", "rich", "typer"}

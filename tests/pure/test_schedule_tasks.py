@@ -88,26 +88,9 @@ def test_the_queue_of_the_schedule_comes_first_with_its_priority() -> None:
     assert planned(every(1, queue_name="urgent"), queues=True).at(NOON)[4:6] == ("urgent", 1)
 
 
-def test_a_missed_slot_runs_once_and_the_interval_keeps_its_grid() -> None:
-    late = NOON + timedelta(seconds=34.5)
-    assert planned(every(10)).due_slots(NOON, late) == ([NOON], NOON + 40 * SECOND)
-
-
 def test_an_interval_that_stood_still_for_a_year_is_planned_at_once() -> None:
     slots, following = planned(every(1)).due_slots(NOON, NOON + timedelta(days=365.5, milliseconds=300))
     assert (slots, following) == ([NOON], NOON + timedelta(days=365.5, seconds=1))
-
-
-def test_catching_up_sends_each_missed_slot_up_to_the_limit() -> None:
-    one = planned(every(10, catch_up_missed=True, max_catch_up_runs=3))
-    assert one.due_slots(NOON, NOON + 15 * SECOND) == ([NOON, NOON + 10 * SECOND], NOON + 20 * SECOND)
-    slots, following = one.due_slots(NOON, NOON + 99 * SECOND)
-    assert (slots, following) == ([NOON, NOON + 10 * SECOND, NOON + 20 * SECOND], NOON + 30 * SECOND)
-
-
-def test_a_schedule_that_was_never_planned_runs_now() -> None:
-    daily = every(1, pattern=DailySchedule(time=datetime(2026, 1, 1, 3).time()))  # noqa: DTZ001 - a local time
-    assert planned(daily).due_slots(None, NOON) == ([NOON], datetime(2026, 1, 3, 3, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(

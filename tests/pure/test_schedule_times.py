@@ -236,13 +236,6 @@ def test_an_unknown_zone_is_a_value_error_with_the_likely_spelling(name: str, hi
         calculate_next_run(HourlySchedule(minute=0), datetime(2025, 1, 1, tzinfo=UTC), name)
 
 
-def test_missed_slots_begin_with_the_stored_slot_and_include_now() -> None:
-    every_ten = IntervalSchedule(minutes=10)
-    first = datetime(2025, 1, 1, 12, tzinfo=UTC)
-    minutes = [slot.minute for slot in missed_slots(every_ten, first, first + timedelta(minutes=30), "UTC", 100)]
-    assert minutes == [0, 10, 20, 30]
-
-
 def test_missed_slots_stop_at_the_limit_with_the_oldest() -> None:
     first = datetime(2020, 1, 1, tzinfo=UTC)
     slots = missed_slots(IntervalSchedule(seconds=1), first, datetime(2025, 1, 1, tzinfo=UTC), "UTC", 3)

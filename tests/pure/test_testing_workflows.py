@@ -175,12 +175,6 @@ def test_a_child_that_cannot_be_built_fails_its_node_or_raises_for_the_test() ->
     assert heard.count(threading.get_ident()) == 2, "user code runs in the thread of the test"
 
 
-def test_a_retry_that_finds_nothing_to_do_leaves_a_paused_workflow_paused() -> None:
-    with inline(app, at_once=False):
-        handle = flow(TaskNode(number, kwargs={"value": 1})).start().unwrap()
-        assert [handle.pause(), handle.retry(), handle.status()] == [Ok(True), Ok(False), Ok("PAUSED")]
-
-
 def test_a_task_that_cancels_its_own_workflow_loses_its_outcome() -> None:
     with inline(app, at_once=False) as queue:
         heard.append(flow(TaskNode(stops_its_own, node_id="one")).start().unwrap())

@@ -76,24 +76,6 @@ def no_builder() -> int: ...
     assert check(project, body) == []
 
 
-def test_016_definitions_without_a_key_end_the_check(project: Path) -> None:
-    body = """
-class First(WorkflowDefinition[int]):
-    name = "first"
-    step = one.node()()
-class Second(First):
-    name = "second"
-class Base(WorkflowDefinition[int]):
-    pass
-@app.workflow_builder()
-def broken() -> WorkflowSpec[int]:
-    raise ValueError
-"""
-    errors = check(project, body)
-    assert codes(errors) == ["HRS-016", "HRS-016"]
-    assert [line_of(error) for error in errors] == ["class First(WorkflowDefinition[int]):", "class Second(First):"]
-
-
 @pytest.mark.parametrize("cases", ['["a"]', '[{"b": 1}]', '[{"a": 1, "x": 2}]', "[{}]", "[{1: 1}]", '{"a": 1}', "[]"])
 def test_028_a_case_holds_the_arguments_of_one_call(project: Path, cases: str) -> None:
     body = f"""
