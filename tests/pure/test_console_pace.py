@@ -22,10 +22,6 @@ def read(pace: ReadPace, began: float, took: float = 0.01, *, done: bool = True)
     pace.end(began + took, done=done)
 
 
-def test_the_first_read_is_due_at_once() -> None:
-    assert ReadPace(RHYTHM).due_at(told=True) == 0.0
-
-
 def test_notifications_are_folded_into_one_read_per_tick() -> None:
     pace = ReadPace(RHYTHM)
     read(pace, 10.0)
@@ -38,14 +34,6 @@ def test_without_a_change_it_is_read_seldom_where_changes_are_told_and_polled_wh
     pace = ReadPace(RHYTHM)
     read(pace, 10.0)
     assert (pace.due_at(told=True), pace.due_at(told=False)) == (25.0, 12.0)
-
-
-def test_what_changes_while_it_is_read_needs_another_read() -> None:
-    pace = ReadPace(RHYTHM)
-    pace.begin(10.0)
-    pace.mark(12.0)
-    pace.end(10.01, done=True)
-    assert pace.due_at(told=True) == 10.25
 
 
 def test_a_slow_read_is_repeated_after_five_times_its_cost() -> None:
@@ -100,18 +88,6 @@ def test_the_first_counts_are_read_part_by_part_without_a_pause_and_told_when_th
     assert tally.counts.total == Count(7)
     assert tally.counts.in_table == 7
     assert tally.due_at(told=True) == 25.0
-
-
-def test_after_a_change_each_part_is_read_once_more() -> None:
-    tally = Tally(RHYTHM, count_parts(task_conditions(parse(""))))
-    for _ in range(4):
-        counted(tally, 10.0)
-    tally.mark(12.0)
-    now, parts = 11.0, []
-    while tally.due_at(told=True) <= now:
-        parts.append(counted(tally, now))
-        now += 0.25
-    assert len(parts) == len(set(parts)) == 4
 
 
 def test_each_part_is_read_again_after_a_reconnect_and_with_age() -> None:

@@ -157,18 +157,6 @@ def test_rows_that_have_not_changed_stay_the_same_objects() -> None:
     assert [mine is theirs for mine, theirs in zip(window.rows, before, strict=True)] == [True, True, False]
 
 
-def test_a_row_that_belongs_elsewhere_moves_when_the_window_settles() -> None:
-    table = Table(sort=Sort.WAITING, busy=True)
-    table.add(1, 2, 3)
-    window = filled(table)
-    table.change(1, priority=200)
-    table.read(window, lets_in=False)
-    assert (ids(window), window.struck, window.unsettled) == (names(1, 2, 3), frozenset(), True)
-    table.busy = False
-    table.read(window, lets_in=True)
-    assert ids(window) == names(2, 3, 1)
-
-
 def test_what_begins_to_match_in_the_middle_waits_and_what_comes_above_stays_outside() -> None:
     table = Table(busy=True)
     table.add(1, 3)
@@ -217,33 +205,6 @@ def test_the_end_is_not_reached_when_more_rows_came_in_than_a_page_has() -> None
     window.replace(part, page)
     assert ids(window) == names(*range(14, 2, -1))
     assert window.after == cursor_of(row(3), Sort.NEWEST)
-
-
-def test_rows_behind_the_page_that_are_struck_go_with_the_others() -> None:
-    table = Table(busy=True)
-    table.add(*range(40))
-    window = filled(table, limit=40)
-    table.change(1, status="RUNNING")
-    table.read(window, ids(window)[-1], lets_in=False)
-    assert window.struck == {"task-00001"}
-    table.busy = False
-    table.read(window, ids(window)[0], lets_in=False)
-    assert ids(window) == names(*range(39, 1, -1), 0)
-
-
-def test_paging_lets_go_of_the_other_side_and_comes_back_to_it() -> None:
-    table = Table()
-    table.add(*range(100))
-    window = filled(table, limit=20, most=60)
-    for _ in range(4):
-        assert window.after is not None
-        window.extend("end", table.page(window.after, 20))
-    assert (ids(window), window.after) == (names(*range(59, -1, -1)), None)
-    for _ in range(2):
-        assert window.before is not None
-        window.extend("start", table.page(window.before, 20, backwards=True))
-    assert (ids(window), window.before) == (names(*range(99, 39, -1)), None)
-    assert window.after is not None
 
 
 @pytest.mark.parametrize("around", [0, 30, 59])

@@ -80,13 +80,6 @@ def test_colour_only_adds_escape_codes() -> None:
     assert "\x1b[" not in str(error)
 
 
-def test_a_location_can_be_taken_from_a_function() -> None:
-    location = SourceLocation.of_function(test_a_location_can_be_taken_from_a_function)
-    assert location is not None
-    assert location.file == __file__
-    assert SourceLocation.of_function(print) is None
-
-
 def test_one_error_is_raised_as_itself_and_several_as_a_report() -> None:
     raise_collected([])
     one, two, three = ConfigurationError("1"), ConfigurationError("2"), WorkflowValidationError("3")
@@ -98,13 +91,6 @@ def test_one_error_is_raised_as_itself_and_several_as_a_report() -> None:
         raise_collected([one, inner])
     assert several.value.report.errors == (one, two, three)
     assert str(several.value).endswith("error: aborting due to 3 previous errors")
-
-
-def test_several_configuration_errors_are_caught_like_one() -> None:
-    both = ConfigurationErrors(ValidationReport((ConfigurationError("1"), ConfigurationError("2"))))
-    assert isinstance(both, ConfigurationError)
-    assert isinstance(both, MultipleValidationErrors)
-    assert isinstance(both, ValueError)
 
 
 def test_errors_survive_the_way_through_a_pipe() -> None:

@@ -218,22 +218,15 @@ def test_all_mistakes_are_reported_together_in_order() -> None:
     assert wrong == ["stauts", "", "30", "faild"]
 
 
-def test_the_error_marks_the_place_for_a_person() -> None:
+@pytest.mark.parametrize("before", ["queue:a ", "queue:a " * 500], ids=["short", "longer than a screen"])
+def test_the_error_marks_the_place_for_a_person(before: str) -> None:
     with pytest.raises(FilterError) as caught:
-        parse("queue:a stauts:failed")
+        parse(f"{before}stauts:failed")
     lines = str(caught.value).splitlines()
     assert "there is no key 'stauts'; did you mean status?" in lines[0]
-    (index,) = [index for index, line in enumerate(lines) if "queue:a stauts" in line]
-    assert lines[index + 1].index("^^^^^^") == lines[index].index("stauts")
-    assert lines[index + 1].count("^") == 6
-
-
-def test_the_mark_stays_near_in_a_filter_that_is_longer_than_a_screen() -> None:
-    with pytest.raises(FilterError) as caught:
-        parse("queue:a " * 500 + "stauts:failed")
-    lines = str(caught.value).splitlines()
     (index,) = [index for index, line in enumerate(lines) if "stauts:failed" in line and "note" in line]
     assert lines[index + 1].index("^^^^^^") == lines[index].index("stauts")
+    assert lines[index + 1].count("^") == 6
     assert len(lines[index]) < 120
 
 

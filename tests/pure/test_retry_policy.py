@@ -20,22 +20,21 @@ from horsies.domain.retry import BackoffStrategy, GiveUp, GiveUpReason, RetryAt,
 TRANSIENT = ["TRANSIENT_ERROR"]
 
 
-def test_too_few_intervals_for_fixed_backoff_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"len\(intervals\)=2 for max_retries=3") as caught:
-        RetryPolicy(max_retries=3, intervals=[60, 300], backoff_strategy="fixed", auto_retry_for=["TRANSIENT_ERROR"])
-    assert isinstance(caught.value, ConfigurationError)
+@pytest.mark.parametrize(
+    ("strategy", "intervals", "reason"),
+    [
+        ("fixed", [60, 300], r"len\(intervals\)=2 for max_retries=3"),
+        ("exponential", [60, 300, 900], r"len\(intervals\)=3 instead of one"),
+    ],
+)
+def test_intervals_that_do_not_fit_the_backoff_are_refused(
+    strategy: BackoffStrategy, intervals: list[int], reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        RetryPolicy(max_retries=3, intervals=intervals, backoff_strategy=strategy, auto_retry_for=TRANSIENT)
+    assert isinstance(caught.value, ValueError)
     assert caught.value.code is ErrorCode.TASK_INVALID_OPTIONS
     assert caught.value.help_text
-
-
-def test_several_intervals_for_exponential_backoff_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"len\(intervals\)=3 instead of one"):
-        RetryPolicy(
-            max_retries=3,
-            intervals=[60, 300, 900],
-            backoff_strategy="exponential",
-            auto_retry_for=["TRANSIENT_ERROR"],
-        )
 
 
 @pytest.mark.parametrize(

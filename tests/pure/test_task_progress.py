@@ -14,12 +14,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from task_apps import make_app
 
 from horsies import (
-    AppConfig,
     CurrentTask,
-    Horsies,
-    PostgresConfig,
     RetryPolicy,
     TaskError,
     TaskResult,
@@ -255,7 +253,7 @@ def test_the_pace_is_that_of_late_and_starts_anew_with_another_count() -> None:
     assert pace.rate is None
 
 
-app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
+app = make_app()
 heard: list[CurrentTask] = []
 NO_TASK = "current_task\\(\\) was called outside of a task: "
 

@@ -7,13 +7,11 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from task_apps import make_app
 
 from horsies import (
-    AppConfig,
-    Horsies,
     OperationalErrorCode,
     OutcomeCode,
-    PostgresConfig,
     RetrievalCode,
     RetryPolicy,
     TaskError,
@@ -22,7 +20,7 @@ from horsies import (
 )
 from horsies.testing import Ran, inline
 
-app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
+app = make_app()
 heard: list[object] = []
 TWICE = RetryPolicy.fixed([60, 300], auto_retry_for=["TRY_AGAIN"], jitter=False)
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from task_apps import make_app
 
-from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, StopCode, TaskError, TaskResult
+from horsies import RetryPolicy, StopCode, TaskError, TaskResult
 from horsies.testing import Ran, inline
 
-app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
+app = make_app()
 heard: list[Any] = []
 FOR_EVER_S = 30.0
 SHORT_MS = 150  # long enough for a busy machine to reach the line that waits

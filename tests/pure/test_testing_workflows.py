@@ -10,16 +10,14 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
+from task_apps import make_app
 
 from horsies import (
-    AppConfig,
     Err,
     HandleErrorCode,
-    Horsies,
     NodeKey,
     Ok,
     OperationalErrorCode,
-    PostgresConfig,
     RetrievalCode,
     RetryPolicy,
     SubWorkflowNode,
@@ -37,7 +35,7 @@ from horsies.testing import Ran, inline
 from horsies.testing.memory.rows import ANSWERS
 from horsies.workflow.handle import recover_stuck_workflows
 
-app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@127.0.0.1:1/nowhere")))
+app = make_app()
 heard: list[Any] = []
 
 
