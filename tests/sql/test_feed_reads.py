@@ -119,9 +119,7 @@ async def test_a_frozen_feed_reads_what_it_lacks_and_then_nothing(
         assert len(feed.began) > began
 
 
-async def test_a_read_that_was_stopped_leaves_the_next_one_to_be_cancelled(
-    database: str, connection: asyncpg.Connection
-) -> None:
+async def test_a_read_that_was_stopped_leaves_the_next_one_to_be_cancelled(database: str) -> None:
     async with counting(database) as (feed, published):
         await published.until(lambda shown: not shown.loading)
         feed.go_on.clear()

@@ -71,13 +71,6 @@ SELECT CASE WHEN status = 'PENDING' AND next_retry_at > statement_timestamp() TH
 """
 
 
-WRITES = (
-    ("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ($1, 'x', 'mail')", 0),
-    ("UPDATE horsies_tasks SET status = 'RUNNING', started_at = now() WHERE id = $1", 2),
-    ("UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now() WHERE id = $1", 5),
-)
-
-
 @dataclass(frozen=True)
 class Scene:
     """The workers, with the seconds since the last sign of each. `load` of all queues together."""

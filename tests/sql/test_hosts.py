@@ -316,7 +316,7 @@ async def test_a_connection_left_in_the_middle_is_closed_and_its_place_is_free(m
     assert await pool.acquire() is not broken
 
 
-async def test_a_failed_attempt_to_connect_keeps_no_place(make: Callable[..., Pool], database: str) -> None:
+async def test_a_failed_attempt_to_connect_keeps_no_place(make: Callable[..., Pool]) -> None:
     pool = make(pool_size=1, max_overflow=0, pool_timeout=0)
     reachable = pool._database
     pool._database = Database(DatabaseUrl.parse("postgresql://localhost:1/x"), "in a test", None)

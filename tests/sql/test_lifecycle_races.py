@@ -129,18 +129,12 @@ async def test_who_comes_second_to_a_claim_waits_and_changes_nothing(
     await race(winner, loser, tokens, rival, worker, connection)
 
 
-async def test_a_release_that_comes_second_to_the_start_changes_nothing(
-    connection: asyncpg.Connection, rival: asyncpg.Connection, worker: asyncpg.Connection
+@pytest.mark.parametrize("winner", [starts, is_claimed_by_another], ids=named)
+async def test_a_release_that_comes_second_to_the_start_or_to_another_claim_changes_nothing(
+    connection: asyncpg.Connection, rival: asyncpg.Connection, worker: asyncpg.Connection, winner: Write
 ) -> None:
     await enqueue(connection, "a", "b")
-    await race(starts, release_is_lost, await claim_tokens(connection), rival, worker, connection)
-
-
-async def test_a_release_that_comes_second_to_another_claim_changes_nothing(
-    connection: asyncpg.Connection, rival: asyncpg.Connection, worker: asyncpg.Connection
-) -> None:
-    await enqueue(connection, "a", "b")
-    await race(is_claimed_by_another, release_is_lost, await claim_tokens(connection), rival, worker, connection)
+    await race(winner, release_is_lost, await claim_tokens(connection), rival, worker, connection)
 
 
 async def test_a_start_whose_lease_ran_out_does_not_even_wait(

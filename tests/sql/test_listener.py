@@ -187,9 +187,7 @@ async def test_no_database_at_the_start_is_no_error_and_is_tried_again(
         await listener.close()
 
 
-async def test_news_makes_the_probe_unnecessary(
-    database: str, ear: Ear, connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_news_makes_the_probe_unnecessary(database: str, ear: Ear, connection: asyncpg.Connection) -> None:
     probes: list[str] = []
 
     async def connect() -> asyncpg.Connection:

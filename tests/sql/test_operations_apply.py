@@ -51,7 +51,7 @@ async def test_five_thousand_rows_go_in_batches_and_each_has_its_trace(connectio
 
 
 async def test_an_operation_that_is_cancelled_ends_its_batch_and_tells_the_truth(
-    connection: asyncpg.Connection, database: str
+    connection: asyncpg.Connection,
 ) -> None:
     names = await many(connection, 50)
     seen = await look(connection, V.CANCEL, *names)

@@ -122,7 +122,7 @@ async def test_a_role_without_rights_learns_the_pid_at_least(
     assert found.cause.endswith("with a statement that this role may not see")
 
 
-async def test_the_read_that_it_explains_needs_the_table(connection: asyncpg.Connection, database: str, psql) -> None:
+async def test_the_read_that_it_explains_needs_the_table(connection: asyncpg.Connection, psql) -> None:
     """Otherwise the tests above would prove nothing about the console's reads."""
     async with psql.transaction():
         await psql.execute(LOCK)

@@ -302,19 +302,13 @@ async def test_run_now_says_whether_a_worker_takes_it_and_is_refused_once_the_sc
     assert await sent(connection) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"queue": None, "args": 7}, "no usable queue, args"),
-    ],
-)
-async def test_what_cannot_be_sent_without_the_application_is_refused(
-    connection: asyncpg.Connection, change: dict[str, Any], reason: str
-) -> None:
+async def test_what_cannot_be_sent_without_the_application_is_refused(connection: asyncpg.Connection) -> None:
     await plan(connection, scheduled(every("a")))
-    await connection.execute("UPDATE horsies_schedules SET definition = definition || $1::jsonb", json.dumps(change))
+    await connection.execute(
+        "UPDATE horsies_schedules SET definition = definition || $1::jsonb", json.dumps({"queue": None, "args": 7})
+    )
     (refusal,) = (await look(connection, "run-now", "a")).refused
-    assert reason in refusal.reason
+    assert "no usable queue, args" in refusal.reason
 
 
 @pytest.mark.parametrize("verb", ["run-now", "pause", "resume", "skip"])

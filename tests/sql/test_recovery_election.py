@@ -188,9 +188,7 @@ async def test_each_worker_looks_again_when_the_chore_is_due_by_the_table(
     assert json.loads((await state(connection))["report"]) == {"done": 1}
 
 
-async def test_a_worker_holds_the_extra_connection_only_while_it_is_elected(
-    connection: asyncpg.Connection, made: list[OneConnection]
-) -> None:
+async def test_a_worker_holds_the_extra_connection_only_while_it_is_elected(made: list[OneConnection]) -> None:
     counting = election(made[:2], Counted())
     await counting.step()
     await counting.step()
@@ -199,9 +197,7 @@ async def test_a_worker_holds_the_extra_connection_only_while_it_is_elected(
     assert made[1].connection.is_closed()
 
 
-async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_later(
-    connection: asyncpg.Connection, made: list[OneConnection]
-) -> None:
+async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_later(made: list[OneConnection]) -> None:
     job = Counted()
     job.fails = True
     counting = election(made[:2], job)
@@ -253,9 +249,7 @@ async def test_workers_with_different_thresholds_take_turns(
     assert await statuses(connection) == {"t": "FAILED"}
 
 
-async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
-    connection: asyncpg.Connection, made: list[OneConnection]
-) -> None:
+async def test_a_rule_that_fails_keeps_no_other_from_being_applied(made: list[OneConnection]) -> None:
     broken, whole = Counted("runs 1"), Counted()
     broken.fails = True
     counting = election(made[:2], broken, whole)

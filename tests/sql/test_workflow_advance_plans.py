@@ -119,18 +119,13 @@ async def read_by(
     return after[0] - before[0], (after[1] - before[1]) / rounds
 
 
+@pytest.mark.parametrize("act", [everything_once, a_traced_one])
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_advance_reads_little_more_than_its_workflow(full_database: str, mode: str) -> None:
+async def test_an_advance_reads_little_more_than_its_workflow_and_the_spans_of_its_own_nodes(
+    full_database: str, mode: str, act: Callable[[asyncpg.Connection], Awaitable[None]]
+) -> None:
     connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
-    scans, entries = await read_by(connection, 7)
-    assert (scans, entries < MOST) == (0, True), entries
-    await connection.close()
-
-
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_traced_workflow_notes_and_reads_the_spans_of_its_own_nodes(full_database: str, mode: str) -> None:
-    connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
-    scans, entries = await read_by(connection, 7, act=a_traced_one)
+    scans, entries = await read_by(connection, 7, act=act)
     assert (scans, entries < MOST) == (0, True), entries
     await connection.close()
 
