@@ -506,11 +506,3 @@ async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.
         assert finding.remedies or finding.kind is RULE_NOT_APPLIED  # the workers' log names the remedy
         for remedy in finding.remedies:
             assert await refusals(connection, remedy) == (), (finding.kind, remedy.verb)
-
-
-async def test_it_can_be_read_in_a_read_only_session_and_inside_a_transaction(database: str) -> None:
-    connection = await asyncpg.connect(database, server_settings={"default_transaction_read_only": "on"})
-    async with connection.transaction():
-        report = await diagnose(connection)
-    assert report.findings == (await diagnose(connection)).findings == ()
-    await connection.close()

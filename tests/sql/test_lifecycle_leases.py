@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from lifecycle_steps import HOT_PATH, ME, OTHER, claim_some, claim_tokens, ended, enqueue, running, start_tokens, task
+from lifecycle_steps import HOT_PATH, ME, OTHER, claim_tokens, ended, enqueue, running, start_tokens, task
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.progress_pace import Reading
@@ -151,13 +151,6 @@ async def test_the_next_due_time_is_found_at_any_priority_and_in_any_queue(
     assert await next_due(connection, [queue]) == (pytest.approx(60, abs=1), None)
     without = {"default": None, "other": pytest.approx(3600, abs=10)}[queue]
     assert await next_due(connection, ["default" if queue == "other" else "other"]) == (without, None)
-
-
-async def test_a_retry_is_the_next_to_fall_due(connection: asyncpg.Connection) -> None:
-    (token,) = await running(connection, "t", max_retries="1")
-    await finish(connection, ME, [ended(token, OutcomeKind.RETRY, retry_delay_s=30.0)])
-    assert await claim_some(connection) == []
-    assert await next_due(connection, ["default"]) == (pytest.approx(30, abs=1), pytest.approx(30, abs=1))
 
 
 def report(token: Token, done: float, *, is_over: bool = False) -> ProgressReport:
