@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import io
 import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from queue import Queue
 from types import ModuleType
 
 import pytest
@@ -24,8 +22,6 @@ from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
 from textual.app import App
 from textual.content import Content
 from textual.css.stylesheet import Stylesheet
-from textual.drivers._writer_thread import WriterThread
-from textual.drivers.linux_driver import LinuxDriver
 from textual.fuzzy import Matcher
 from textual.message_pump import MessagePump
 from textual.screen import Screen
@@ -191,41 +187,6 @@ def test_only_the_minor_release_is_admitted_that_these_tests_have_seen():
     major, minor = (int(part) for part in bound[1].split(".")[:2])
     assert bound[2] == f"{major}.{minor + 1}"
     assert __version__.startswith(f"{major}.{minor}.")
-
-
-def test_a_partial_update_names_its_chops_and_spans():
-    assert list(inspect.signature(ChopsUpdate).parameters) == ["chops", "spans", "chop_ends"]
-    assert list(inspect.signature(ChopsUpdate.render_segments).parameters) == ["self", "console"]
-    update = Compositor().render_partial_update
-    assert inspect.signature(update).parameters == {}
-    assert "return ChopsUpdate(chops, spans, chop_ends)" in inspect.getsource(update)
-
-
-def test_a_full_update_names_its_strips_and_its_region():
-    assert list(inspect.signature(LayoutUpdate).parameters) == ["strips", "region"]
-    assert list(inspect.signature(LayoutUpdate.render_segments).parameters) == ["self", "console"]
-    assert list(inspect.signature(Compositor.render_full_update).parameters) == ["self", "simplify"]
-
-
-def test_a_screen_draws_by_its_compositor_from_the_timer_and_nowhere_else():
-    source = inspect.getsource(Screen)
-    assert "self._compositor = Compositor()" in source
-    assert "compositor.render_update(" in source
-    assert "self.render_partial_update()" in inspect.getsource(Compositor.render_update)
-    assert source.count("self._on_timer_update") == 1
-    assert inspect.signature(Compositor.render_strips).parameters["size"].default is None
-
-
-def test_frames_wait_in_the_queue_of_the_drivers_thread():
-    assert isinstance(WriterThread(io.StringIO())._queue, Queue)
-    assert "self._writer_thread = WriterThread(" in inspect.getsource(LinuxDriver)
-    assert "self._driver" in inspect.getsource(App)
-
-
-def test_an_unhandled_error_goes_through_these_two_methods():
-    assert list(inspect.signature(App._handle_exception).parameters) == ["self", "error"]
-    assert list(inspect.signature(App._print_error_renderables).parameters) == ["self"]
-    assert "self._print_error_renderables()" in inspect.getsource(App)
 
 
 NESTED = """

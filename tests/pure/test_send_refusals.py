@@ -22,7 +22,6 @@ from horsies.task.options import (
     UnsendableError,
     checked_deadline,
     checked_delay,
-    checked_priority,
     checked_unique_key,
 )
 
@@ -239,16 +238,6 @@ def test_a_delay_is_seconds_to_the_microsecond_or_refused(delay: Any) -> None:
         assert 0 <= checked <= LONGEST_DELAY_S
         assert type(checked) is (int if checked == int(checked) else float)
         assert abs(checked - (delay.total_seconds() if isinstance(delay, timedelta) else delay)) < 1e-6
-
-
-@given(st.one_of(st.integers(), st.none(), st.booleans(), st.floats()))
-def test_a_priority_is_1_to_100_or_refused(priority: Any) -> None:
-    try:
-        checked = checked_priority(priority)
-    except UnsendableError:
-        return
-    assert checked is priority
-    assert checked is None or 1 <= checked <= 100
 
 
 @given(st.text(alphabet=st.characters(), max_size=300))

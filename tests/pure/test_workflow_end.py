@@ -236,20 +236,6 @@ def test_a_worker_fills_the_parameters_that_a_task_declares() -> None:
     assert run(total, kwargs_of_a_node()) == [2, 1, True, told]
 
 
-def test_a_task_without_those_parameters_is_not_given_them() -> None:
-    def plain(b: int) -> TaskResult[int, TaskError]:
-        return TaskResult(ok=b)
-
-    assert run(plain, kwargs_of_a_node()) == 2
-
-
-def test_outside_of_a_workflow_the_parameters_keep_their_defaults() -> None:
-    def either(b: int, workflow_meta: WorkflowMeta | None = None) -> TaskResult[bool, TaskError]:
-        return TaskResult(ok=workflow_meta is None)
-
-    assert run(either, '{"b":2}') is True
-
-
 def test_asking_by_a_node_without_an_id_fails_the_task_with_its_own_code() -> None:
     def asks(b: int, workflow_ctx: WorkflowContext | None = None) -> TaskResult[int, TaskError]:
         assert workflow_ctx is not None
