@@ -43,21 +43,18 @@ async def copied(screen: Screen, key: str) -> str:
     return screen.app.clipboard
 
 
-async def test_it_teaches_what_will_be_here_while_nothing_has_happened(database: str) -> None:
-    async with console(database) as screen:
+async def test_it_teaches_what_will_be_here_and_operations_stand_beside_what_happened_by_itself_newest_first(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with console(database, (160, 40)) as screen:
         await screen.press("7")
         await screen.sees("No operator has acted here yet", "what operators do", "0 operations", "0 changes")
         assert "7 Activity" in screen.text.splitlines()[1]
-
-
-async def test_operations_stand_beside_what_happened_by_itself_newest_first(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, "f1", "f2", "f3", ago_s=120)
-    await send(connection, "t1", queue_name="'mail'")
-    await did(connection, "queue", "pause", "mail", reason="the provider is migrating")
-    await did(connection, "task", "requeue", "f1", "f2", reason="it answers again")
-    async with console(database, (160, 40), **ACTIVITY) as screen:
+        await failed(connection, "f1", "f2", "f3", ago_s=120)
+        await send(connection, "t1", queue_name="'mail'")
+        await did(connection, "queue", "pause", "mail", reason="the provider is migrating")
+        await did(connection, "task", "requeue", "f1", "f2", reason="it answers again")
+        await screen.press("ctrl+r")
         text = await screen.sees("2 operations by 1 person", "requeue", "pause", "failed")
         rows = [line for line in text.splitlines()[5:12] if "Z " in line]
         assert ["requeue" in rows[0], "pause" in rows[1], "✗ failed" in rows[2]] == [True] * 3
@@ -65,6 +62,7 @@ async def test_operations_stand_beside_what_happened_by_itself_newest_first(
         assert all(word in rows[1] for word in ("queue mail", "applied", "the provider is migrating"))
         assert all(word in rows[2] for word in ("–", "task demo.add", "TIMEOUT"))
         role = await connection.fetchval("SELECT current_user")
+        await screen.press("home")
         await screen.sees(f"ops@bastion, in the database as {role}", "horsies tasks requeue f1 f2 --reason")
 
 

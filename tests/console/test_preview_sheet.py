@@ -83,7 +83,14 @@ async def test_a_confirmation_that_was_typed_ahead_is_dropped_and_the_sheet_says
     assert operation.deeds == [None]
 
 
-async def test_the_title_says_by_which_filter_many_rows_were_chosen() -> None:
+async def test_texts_of_others_are_not_obeyed_and_no_filter_is_said_to_be_none() -> None:
+    wild = a_preview(1, consequences=("\x1b[2J[red]gone[/] in $red",), filter="name:[b]x[/b]")
+    app = an_app(PlannedOperation(wild), Where("[link]x", None, FrozenClock(NOON)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "[red]gone[/] in $red" in shown(app.screen))
+        assert "name:[b]x[/b]" in shown(app.screen)
+        assert "[link]x" in shown(app.screen)
+        assert "\x1b" not in shown(app.screen)
     app = an_app(PlannedOperation(a_preview(2, filter="")))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "Requeue 2 tasks of no filter: all there are" in shown(app.screen))
@@ -226,16 +233,6 @@ async def test_every_row_can_be_looked_at_before() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PreviewSheet))
     assert app.results == []
-
-
-async def test_texts_of_others_are_not_obeyed() -> None:
-    wild = a_preview(1, consequences=("\x1b[2J[red]gone[/] in $red",), filter="name:[b]x[/b]")
-    app = an_app(PlannedOperation(wild), Where("[link]x", None, FrozenClock(NOON)))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "[red]gone[/] in $red" in shown(app.screen))
-        assert "name:[b]x[/b]" in shown(app.screen)
-        assert "[link]x" in shown(app.screen)
-        assert "\x1b" not in shown(app.screen)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 16)])

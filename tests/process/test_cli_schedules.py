@@ -61,15 +61,9 @@ async def test_schedules_are_listed_with_what_they_send_and_how_they_ran(connect
     assert said.out.splitlines()[-1] == "1 scheduler, web-1:7"
 
 
-async def test_without_a_scheduler_the_list_says_that_nothing_is_sent(connection: asyncpg.Connection) -> None:
-    await add_schedule(connection, "nightly", DAILY_IN_BERLIN)
-    await add_scheduler(connection, "nightly", silent_s=70)
-    said = await horsies("schedules", "ls")
-    assert "unserved" in line_of(said.out, "nightly")
-    assert said.out.splitlines()[-1].startswith("no scheduler runs, so nothing is sent; `horsies scheduler MODULE`")
-
-
-async def test_a_filter_of_schedules(connection: asyncpg.Connection) -> None:
+async def test_a_filter_of_schedules_and_that_nothing_is_sent_without_a_scheduler(
+    connection: asyncpg.Connection,
+) -> None:
     await add_schedule(connection, "nightly", DAILY_IN_BERLIN)
     await add_schedule(connection, "often", definition(target="shop.sync"), next_s=-400)
     names = [one["name"] for one in (await horsies("schedules", "ls", "status:overdue", "--json")).json["schedules"]]
@@ -77,6 +71,10 @@ async def test_a_filter_of_schedules(connection: asyncpg.Connection) -> None:
     said = await horsies("schedules", "ls", "--filter", "sends:nothing")
     assert said.out.splitlines()[0] == "no schedule of 2 matches sends:nothing"
     assert "sends:shop.*" in (await horsies("schedules", "ls", "--filter-help")).out
+    await add_scheduler(connection, "nightly", silent_s=70)
+    said = await horsies("schedules", "ls")
+    assert "unserved" in line_of(said.out, "nightly")
+    assert said.out.splitlines()[-1].startswith("no scheduler runs, so nothing is sent; `horsies scheduler MODULE`")
 
 
 async def test_the_keys_of_schedules_in_json_stay(connection: asyncpg.Connection) -> None:
@@ -111,6 +109,10 @@ async def test_the_next_runs_are_told_here_and_in_the_zone_of_the_schedule(conne
     assert "Fri 2030-03-29 21:30:00 -04:00  Sat 2030-03-30 02:30:00 +01:00" in first
     assert "Sun 2030-03-31 20:30:00 -04:00  Mon 2030-04-01 02:30:00 +02:00" in second
     assert second.endswith("clocks go forward 1 h")
+    said = await horsies("schedules", "next", "nihgtly")
+    assert (said.code, said.out) == (4, "")
+    assert said.words == "no schedule is named nihgtly; did you mean nightly?"
+    assert "`horsies schedules ls` lists them" in (await horsies("schedules", "next", "x")).words
 
 
 async def test_what_keeps_the_next_runs_from_being_sent_is_said(connection: asyncpg.Connection) -> None:
@@ -125,11 +127,3 @@ async def test_what_keeps_the_next_runs_from_being_sent_is_said(connection: asyn
     assert len(theirs.out.splitlines()) == 4
     report = json.loads((await horsies("schedules", "next", "alone", "-n", "4", "--json")).out)
     assert (len(report["runs"]), report["schedule"], report["timezone"]) == (4, "alone", "UTC")
-
-
-async def test_a_name_that_does_not_exist_has_an_exit_code_and_a_hint(connection: asyncpg.Connection) -> None:
-    await add_schedule(connection, "nightly", DAILY_IN_BERLIN)
-    said = await horsies("schedules", "next", "nihgtly")
-    assert (said.code, said.out) == (4, "")
-    assert said.words == "no schedule is named nihgtly; did you mean nightly?"
-    assert "`horsies schedules ls` lists them" in (await horsies("schedules", "next", "x")).words

@@ -168,7 +168,9 @@ async def story(connection: asyncpg.Connection, task_id: str = "t", **columns: s
     return task_id
 
 
-async def test_a_story_has_attempts_with_what_they_waited_and_ran(connection: asyncpg.Connection) -> None:
+async def test_a_story_has_attempts_with_what_they_waited_and_ran_and_in_which_version(
+    connection: asyncpg.Connection,
+) -> None:
     await story(connection)
     said = await horsies("tasks", "show", "t")
     assert said.code == 0
@@ -180,10 +182,13 @@ async def test_a_story_has_attempts_with_what_they_waited_and_ran(connection: as
     assert "tried again" in " ".join(first)
     assert second[:2] == ["2", "1m58s"]
     assert '"err": TaskError {' in said.out
-
-
-async def test_an_attempt_says_which_version_of_the_application_ran_it(connection: asyncpg.Connection) -> None:
-    await story(connection)
+    report = (await horsies("tasks", "show", "t", "--json")).json
+    assert set(report) == {
+        *("now", "task", "args", "kwargs", "options", "result", "failed_reason", "attempts", "earlier_attempts"),
+        *("executions", "usual", "why", "audit", "reruns", "workflow"),
+    }
+    assert [attempt["attempt"] for attempt in report["attempts"]] == [1, 2]
+    assert report["why"] is None
     await connection.execute(
         "UPDATE horsies_task_attempts SET worker_id = 'web-' || attempt;"
         "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
@@ -193,10 +198,7 @@ async def test_an_attempt_says_which_version_of_the_application_ran_it(connectio
     report = (await horsies("tasks", "show", "t", "--json")).json
     assert [attempt["app_version"] for attempt in report["attempts"]] == [None, "1.2"]
     assert "version 1.2" in (await horsies("tasks", "show", "t")).out
-
-
-async def test_masked_names_are_hidden_at_any_depth_in_both_forms(connection: asyncpg.Connection) -> None:
-    await story(connection)
+    # Masked names are hidden at any depth in both forms.
     assert (await horsies("tasks", "show", "t")).out.count("hunter") == 3
     for form in ([], ["--json"]):
         said = await horsies("tasks", "show", "t", "--mask", "password", *form)
@@ -224,17 +226,6 @@ async def test_large_arguments_are_cut_for_people_and_whole_for_machines(connect
     said = await horsies("tasks", "show", "t")
     assert "… cut: 300,004 bytes are stored, --json prints all" in said.out
     assert (await horsies("tasks", "show", "t", "--json")).json["args"] == ["x" * 300_000]
-
-
-async def test_the_keys_of_a_story_in_json_stay(connection: asyncpg.Connection) -> None:
-    await story(connection)
-    report = (await horsies("tasks", "show", "t", "--json")).json
-    assert set(report) == {
-        *("now", "task", "args", "kwargs", "options", "result", "failed_reason", "attempts", "earlier_attempts"),
-        *("executions", "usual", "why", "audit", "reruns", "workflow"),
-    }
-    assert [attempt["attempt"] for attempt in report["attempts"]] == [1, 2]
-    assert report["why"] is None
 
 
 async def test_a_running_task_shows_its_beats_and_where_it_is(connection: asyncpg.Connection) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,8 @@ def told_to(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(database: str, told_to: Path) -> Iterator[Callable[..., Worker]]:
-    workers: list[Worker] = []
-
-    def start(**environ: str) -> Worker:
-        environ = {"HORSIES_DATABASE_URL": database, "TEST_TOLD": str(told_to), **environ}
-        workers.append(Worker(app="hook_app:app", **environ))
-        workers[-1].wait_for("ready")
-        return workers[-1]
-
-    yield start
-    for worker in workers:
-        worker.kill()
+def start(start: Callable[..., Worker], told_to: Path) -> Callable[..., Worker]:
+    return partial(start, app="hook_app:app", TEST_TOLD=str(told_to))
 
 
 async def told(file: Path, event: str, **fields: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,8 @@ from test_worker import HERE, Served, Table, Worker, options, result_of, serving
 
 
 @pytest.fixture
-def start(database: str, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
-    workers: list[Worker] = []
-
-    def start(*options: str, **environ: str) -> Worker:
-        environ = {"HORSIES_DATABASE_URL": database, "TEST_TOLD": str(tmp_path / "told"), **environ}
-        workers.append(Worker(*options, app="watched_app:app", **environ))
-        return workers[-1]
-
-    yield start
-    for worker in workers:
-        worker.kill()
+def start(start: Callable[..., Worker], tmp_path: Path) -> Callable[..., Worker]:
+    return partial(start, app="watched_app:app", ready=False, TEST_TOLD=str(tmp_path / "told"))
 
 
 @pytest.fixture(scope="module")

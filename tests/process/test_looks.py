@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
@@ -24,20 +24,9 @@ OPS = Actor("ops", "bastion")
 
 
 @pytest.fixture
-def start(database: str) -> Iterator[Callable[..., Worker]]:
+def start(start: Callable[..., Worker]) -> Callable[..., Worker]:
     """Start a worker for the tasks that hang; its children are killed with it."""
-    workers: list[Worker] = []
-
-    def start(processes: int = 2, **environ: str) -> Worker:
-        given = {"HORSIES_DATABASE_URL": database, **environ}
-        worker = Worker("--processes", str(processes), app="hang_app:app", **given)
-        workers.append(worker)
-        worker.wait_for("ready")
-        return worker
-
-    yield start
-    for worker in workers:
-        worker.kill()
+    return lambda processes=2, **environ: start("--processes", str(processes), app="hang_app:app", **environ)
 
 
 async def hang(worker: Worker, table: Table, name: str, *args: object) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +61,8 @@ def recorded(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(database: str, recorded: Path) -> Iterator[Callable[..., Worker]]:
-    workers: list[Worker] = []
-
-    def start(*given: str, **environ: str) -> Worker:
-        environ = {"HORSIES_DATABASE_URL": database, "TEST_SPANS": str(recorded), **environ}
-        workers.append(Worker(*given, app="trace_app:app", **environ))
-        workers[-1].wait_for("ready")
-        return workers[-1]
-
-    yield start
-    for worker in workers:
-        worker.kill()
+def start(start: Callable[..., Worker], recorded: Path) -> Callable[..., Worker]:
+    return partial(start, app="trace_app:app", TEST_SPANS=str(recorded))
 
 
 def spans_in(file: Path) -> list[Span]:
