@@ -28,9 +28,10 @@ def view_of(selected: Selection | None) -> type[ConsoleView[Any]]:
     class Chosen(ConsoleView[None]):
         BINDINGS = bindings(Scope.VERBS)
         ended = 0
+        chosen = selected
 
         def selection(self) -> Selection | None:
-            return selected
+            return self.chosen
 
         def acted(self) -> None:
             self.ended += 1
@@ -138,7 +139,9 @@ async def test_without_a_connection_or_a_row_a_verb_says_so_and_opens_nothing(da
         assert len(app.screen_stack) == 1
 
 
-async def test_arguments_too_large_to_edit_are_sent_as_they_are(database: str, connection: asyncpg.Connection) -> None:
+async def test_arguments_are_edited_where_one_task_has_ended_and_they_are_not_too_large(
+    database: str, connection: asyncpg.Connection
+) -> None:
     await failed(connection, 1, kwargs="'{\"x\":\"' || repeat('y', 150000) || '\"}'")
     app = SmallConsole(database, view_of(Selection.of_ids(["f-1"])))
     async with app.run_test(size=WIDE) as pilot:
@@ -151,17 +154,11 @@ async def test_arguments_too_large_to_edit_are_sent_as_they_are(database: str, c
         await ready(pilot, "ctrl+y")
         await pilot.press("ctrl+y")
         await until(pilot, lambda: any("1 sent again" in said for said in app.said))
-    sizes = await connection.fetch("SELECT DISTINCT length(kwargs) FROM horsies_tasks")
-    assert [row[0] for row in sizes] == [150_008]
-
-
-async def test_each_edited_argument_is_shown_before_and_after_and_masked_ones_are_masked(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, 1, kwargs="""'{"amount": "19,90", "password": "one", "to": "eu"}'""")
-    app = SmallConsole(database, view_of(Selection.of_ids(["f-1"])))
-    async with app.run_test(size=WIDE) as pilot:
-        await connected(pilot)
+        sizes = await connection.fetch("SELECT DISTINCT length(kwargs) FROM horsies_tasks")
+        assert [row[0] for row in sizes] == [150_008]
+        # Of edited ones the preview shows each before and after, and masks what is masked.
+        await connection.execute("DELETE FROM horsies_tasks")
+        await failed(connection, 1, kwargs="""'{"amount": "19,90", "password": "one", "to": "eu"}'""")
         await pilot.press("E")
         await ready(pilot, "19,90")
         area = app.screen.query_one(TextArea)
@@ -173,24 +170,18 @@ async def test_each_edited_argument_is_shown_before_and_after_and_masked_ones_ar
         assert text.count("→") == 2
         await pilot.press("tab", "y")
         assert '"password":"two"' in app.clipboard, "the copied command is whole"
-
-
-async def test_a_task_that_has_not_ended_says_so_before_its_arguments_are_edited(
-    database: str, connection: asyncpg.Connection
-) -> None:
-    await failed(connection, 1, status="'PENDING'", failed_at="NULL", error_code="NULL")
-    app = SmallConsole(database, view_of(Selection.of_ids(["f-1"])))
-    async with app.run_test(size=WIDE) as pilot:
-        await connected(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await connection.execute("DELETE FROM horsies_tasks")
+        await failed(connection, 1, status="'PENDING'", failed_at="NULL", error_code="NULL")
         await pilot.press("E")
         await ready(pilot, "the task is PENDING: only a finished task can be sent again")
-
-
-async def test_several_tasks_are_sent_again_without_an_editor(database: str, connection: asyncpg.Connection) -> None:
-    await failed(connection, 2)
-    app = SmallConsole(database, view_of(Selection.of_ids(["f-1", "f-2"])))
-    async with app.run_test(size=WIDE) as pilot:
-        await connected(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        # Several are sent again without an editor.
+        await connection.execute("DELETE FROM horsies_tasks")
+        await failed(connection, 2)
+        app._view.chosen = Selection.of_ids(["f-1", "f-2"])
         await pilot.press("E")
         await ready(pilot, "Rerun 2 tasks", "ctrl+y")
         await pilot.press("ctrl+y")

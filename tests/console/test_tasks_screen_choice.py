@@ -68,11 +68,21 @@ async def test_it_is_the_row_under_the_cursor_or_what_is_marked_of_this_filter_o
 
 
 @pytest.mark.usefixtures("rows")
-async def test_a_star_chooses_all_that_match_as_the_order_shows_it_and_without_rows_it_is_nothing(
+async def test_a_star_chooses_all_that_match_as_the_order_shows_it_or_all_groups_and_without_rows_it_is_nothing(
     database: str,
 ) -> None:
-    async with console(database, filter="queue:mail") as screen:
+    async with console(database, filter="status:failed -error:TIMEOUT") as screen:
         await screen.sees("match")
+        await screen.press("e", "e")
+        await screen.sees("SHARE", "RATE_LIMITED")
+        await screen.press("asterisk", "y")
+        await screen.sees("RATE_LIMITED sent to the terminal")
+        assert screen.app.clipboard == "RATE_LIMITED"
+        assert chosen(screen) == "status:failed -error:TIMEOUT error:RATE_LIMITED,TASK_INTERRUPTED"
+        await screen.press("escape", "escape")
+        await screen.sees("STATE")
+        await screen.filter("queue:mail")
+        await screen.sees("/ queue:mail", "match")
         await screen.press("asterisk")
         await screen.sees("chosen: all that match queue:mail")
         assert chosen(screen) == "queue:mail"
@@ -86,18 +96,6 @@ async def test_a_star_chooses_all_that_match_as_the_order_shows_it_and_without_r
         assert chosen(screen) is None
         await screen.press("C")
         await screen.sees("select a task (↑↓)")
-
-
-@pytest.mark.usefixtures("rows")
-async def test_a_star_among_groups_marks_them_all_and_y_takes_a_name(database: str) -> None:
-    async with console(database, filter="status:failed -error:TIMEOUT") as screen:
-        await screen.sees("match")
-        await screen.press("e", "e")
-        await screen.sees("SHARE", "RATE_LIMITED")
-        await screen.press("asterisk", "y")
-        await screen.sees("RATE_LIMITED sent to the terminal")
-        assert screen.app.clipboard == "RATE_LIMITED"
-        assert chosen(screen) == "status:failed -error:TIMEOUT error:RATE_LIMITED,TASK_INTERRUPTED"
 
 
 @pytest.mark.usefixtures("rows")
