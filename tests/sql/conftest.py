@@ -55,6 +55,14 @@ def full_database(request: pytest.FixtureRequest, server: DatabaseServer) -> Ite
 
 
 @pytest.fixture
+async def full(full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A reader of the module's full database."""
+    connected = await reader(full_database)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
 async def upstream_database(empty_database: str) -> str:
     """A database as upstream leaves it, with rows."""
     maker = await asyncpg.connect(empty_database)

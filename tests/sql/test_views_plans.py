@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from database_server import uuid7
 from plan_steps import nodes
 from statements import statement
-from view_steps import cost, every_id, reader, wanted
+from view_steps import cost, every_id, wanted
 
 from horsies.query import parse_activity
 from horsies.views import (
@@ -96,180 +95,173 @@ MOST = 85_000
 """A page reads 20,000 entries for its edge, the rows up to there, and for each perhaps a node of a workflow."""
 
 
-@pytest.fixture
-async def conn(full_database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(full_database)
-    yield connected
-    await connected.close()
-
-
 @pytest.mark.parametrize("sort", Sort)
 async def test_a_page_is_bounded_whatever_the_filter_and_wherever_it_begins(
-    conn: asyncpg.Connection, sort: Sort
+    full: asyncpg.Connection, sort: Sort
 ) -> None:
-    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8", 5)
+    middle = Cursor(await full.fetchval("SELECT now() - interval '12 d'"), "8", 5)
     for text in FILTERS if sort is Sort.NEWEST else FILTERS[::3]:
         for after, backwards in ((None, False), (middle, False), (middle, True)):
 
             async def page() -> None:
-                await task_page(conn, wanted(text), sort=sort, after=after, backwards=backwards)  # noqa: B023
+                await task_page(full, wanted(text), sort=sort, after=after, backwards=backwards)  # noqa: B023
 
-            whole, entries = await cost(conn, page)
+            whole, entries = await cost(full, page)
             assert whole == 0, f"{text!r} {after} {backwards}"
             assert entries < MOST, f"{text!r} {after} {backwards}: {entries} entries"
 
 
 @pytest.mark.parametrize("sort", Sort)
-async def test_a_page_without_a_filter_reads_little_more_than_it_shows(conn: asyncpg.Connection, sort: Sort) -> None:
-    whole, entries = await cost(conn, lambda: task_page(conn, wanted(""), sort=sort, limit=50))
+async def test_a_page_without_a_filter_reads_little_more_than_it_shows(full: asyncpg.Connection, sort: Sort) -> None:
+    whole, entries = await cost(full, lambda: task_page(full, wanted(""), sort=sort, limit=50))
     assert whole == 0
     assert entries < {Sort.RUNNING: 2_500, Sort.WAITING: 500}.get(sort, 250)
 
 
-async def test_rare_matches_are_found_one_stretch_after_the_other(conn: asyncpg.Connection) -> None:
-    await conn.execute(
+async def test_rare_matches_are_found_one_stretch_after_the_other(full: asyncpg.Connection) -> None:
+    await full.execute(
         "UPDATE horsies_tasks SET claimed_by_worker_id = 'rare' WHERE args IN ('[199999,\"order\"]', '[5,\"order\"]')"
     )
-    page = await task_page(conn, wanted("worker:rare"))
+    page = await task_page(full, wanted("worker:rare"))
     assert len(page.rows) == 1
     assert page.reached is not None
     assert page.next == page.reached
     assert page.rows[0].created_at > page.reached.time
-    expected = [row["id"] for row in await conn.fetch(
+    expected = [row["id"] for row in await full.fetch(
         "SELECT id FROM horsies_tasks WHERE claimed_by_worker_id = 'rare' ORDER BY created_at DESC"
     )]  # fmt: skip
     assert len(expected) == 2
-    assert await every_id(conn, "worker:rare") == expected
-    assert await every_id(conn, "worker:rare", sort=Sort.OLDEST) == expected[::-1]
-    assert await every_id(conn, "worker:rare", sort=Sort.FINISHED) == expected
-    assert [seen.task_id for seen in await matching(conn, wanted("worker:rare"), 10)] == expected
+    assert await every_id(full, "worker:rare") == expected
+    assert await every_id(full, "worker:rare", sort=Sort.OLDEST) == expected[::-1]
+    assert await every_id(full, "worker:rare", sort=Sort.FINISHED) == expected
+    assert [seen.task_id for seen in await matching(full, wanted("worker:rare"), 10)] == expected
 
 
-async def test_waiting_tasks_are_found_in_their_order_across_stretches(conn: asyncpg.Connection) -> None:
-    rows = await conn.fetch(
+async def test_waiting_tasks_are_found_in_their_order_across_stretches(full: asyncpg.Connection) -> None:
+    rows = await full.fetch(
         "SELECT id FROM horsies_tasks WHERE status = 'PENDING' AND task_name = 'shop.task_3'"
         " ORDER BY priority, enqueued_at, id"
     )
-    assert await every_id(conn, "name:shop.task_3", sort=Sort.WAITING) == [row["id"] for row in rows]
+    assert await every_id(full, "name:shop.task_3", sort=Sort.WAITING) == [row["id"] for row in rows]
 
 
 @pytest.mark.parametrize("text", FILTERS)
-async def test_counts_are_bounded(conn: asyncpg.Connection, text: str) -> None:
-    whole, entries = await cost(conn, lambda: task_counts(conn, wanted(text)))
+async def test_counts_are_bounded(full: asyncpg.Connection, text: str) -> None:
+    whole, entries = await cost(full, lambda: task_counts(full, wanted(text)))
     assert whole == 0
     assert entries < 2 * MOST
 
 
-async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(conn: asyncpg.Connection) -> None:
-    counts = (await task_counts(conn, wanted(""))).states
+async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(full: asyncpg.Connection) -> None:
+    counts = (await task_counts(full, wanted(""))).states
     expected = ["36000", "4000", "1000", "1000"]
     assert [str(counts[state]) for state in ("PENDING", "RETRY", "CLAIMED", "RUNNING")] == expected
     assert counts["COMPLETED"].at_least
     assert counts["FAILED"].at_least
-    failed = (await task_counts(conn, wanted("status:failed since:1d"))).states["FAILED"]
+    failed = (await task_counts(full, wanted("status:failed since:1d"))).states["FAILED"]
     assert (failed.number, failed.at_least) == (172, False)
 
 
 @pytest.mark.parametrize("by", GROUPINGS)
-async def test_groups_are_bounded(conn: asyncpg.Connection, by: Any) -> None:
+async def test_groups_are_bounded(full: asyncpg.Connection, by: Any) -> None:
     for text in ("", "status:failed", "status:live", "name:none"):
-        whole, entries = await cost(conn, lambda: task_groups(conn, wanted(text), by=by))  # noqa: B023
+        whole, entries = await cost(full, lambda: task_groups(full, wanted(text), by=by))  # noqa: B023
         assert whole == 0, text
         assert entries < MOST, text
 
 
-async def test_usual_durations_read_the_newest_tasks_of_each_name_however_rare_it_is(conn: asyncpg.Connection) -> None:
-    await conn.execute(
+async def test_usual_durations_read_the_newest_tasks_of_each_name_however_rare_it_is(full: asyncpg.Connection) -> None:
+    await full.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, started_at, completed_at)"
         " SELECT 'rare' || n, 'shop.rare', 'q1', 'COMPLETED', at, at, at + interval '9 s'"
         "   FROM (SELECT n, now() - n * interval '2 h' AS at FROM generate_series(1, 5) n) rows"
     )
     names = ["shop.task_3", "shop.task_4", "shop.rare", "shop.none"]
-    whole, entries = await cost(conn, lambda: usual_durations(conn, names))
+    whole, entries = await cost(full, lambda: usual_durations(full, names))
     assert whole == 0
     assert entries < 3 * MOST_OF_A_NAME
-    assert (await usual_durations(conn, names))["shop.rare"].runs == 5
+    assert (await usual_durations(full, names))["shop.rare"].runs == 5
 
 
 @pytest.mark.parametrize("text", ["", "queue:none", "name:shop.task_3", "status:failed error:CODE_3"])
 async def test_statistics_read_a_bounded_number_of_tasks_however_long_the_window(
-    conn: asyncpg.Connection, text: str
+    full: asyncpg.Connection, text: str
 ) -> None:
     for window, most in ((timedelta(hours=1), 1_000), (timedelta(days=1), 10_000), (timedelta(days=40), 70_000)):
-        whole, entries = await cost(conn, lambda: task_statistics(conn, wanted(text), window))  # noqa: B023
+        whole, entries = await cost(full, lambda: task_statistics(full, wanted(text), window))  # noqa: B023
         assert whole == 0, text
         assert entries < most, f"{text!r} {window}: {entries} entries"
 
 
 async def test_statistics_and_usual_durations_begin_at_the_newest_task_of_a_name_and_end_with_the_window(
-    conn: asyncpg.Connection,
+    full: asyncpg.Connection,
 ) -> None:
     names = [f"shop.task_{number}" for number in range(40)]
-    since = await conn.fetchval("SELECT now() - interval '1 h'")
+    since = await full.fetchval("SELECT now() - interval '1 h'")
     whole = Stretch(_NEWEST_OF_EACH, ascending=False, after=None, edge=None, most=1_000)
     query, values = over(
         _TASKS, wanted(""), whole, statement("view_task_statistics"), names, since, since + timedelta(hours=1), 1_000
     )
     usual = statement("view_usual_durations")
     for text, given in ((query, values), (usual, [names, timedelta(hours=1), 1_000])):
-        plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", *given))[0]["Plan"]
+        plan = json.loads(await full.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", *given))[0]["Plan"]
         steps = [step for step in nodes(plan) if step.get("Relation Name") == "horsies_tasks"]
         assert {step.get("Index Name") for step in steps} == {"ix_horsies_tasks_finished_by_name"}
         # Entries that are passed over count as read nowhere, only their pages: the index has 1,500.
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 900
 
 
-async def test_a_detail_reads_only_rows_of_its_task(conn: asyncpg.Connection) -> None:
+async def test_a_detail_reads_only_rows_of_its_task(full: asyncpg.Connection) -> None:
     for status in ("RUNNING", "FAILED", "PENDING"):
-        task_id = await conn.fetchval("SELECT id FROM horsies_tasks WHERE status = $1 LIMIT 1", status)
-        assert await task_detail(conn, task_id) is not None
-        whole, entries = await cost(conn, lambda: task_detail(conn, task_id))  # noqa: B023
+        task_id = await full.fetchval("SELECT id FROM horsies_tasks WHERE status = $1 LIMIT 1", status)
+        assert await task_detail(full, task_id) is not None
+        whole, entries = await cost(full, lambda: task_detail(full, task_id))  # noqa: B023
         assert whole == 0, status
         assert entries < 300, status
 
 
-async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(conn: asyncpg.Connection) -> None:
-    await conn.execute("PREPARE finding AS " + statement("view_find_id", table="horsies_tasks"))
-    plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
+async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(full: asyncpg.Connection) -> None:
+    await full.execute("PREPARE finding AS " + statement("view_find_id", table="horsies_tasks"))
+    plan = await full.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
     steps = list(nodes(json.loads(plan)[0]["Plan"]))
     read = {step["Index Name"]: step["Node Type"] for step in steps if "Index Name" in step}
     assert set(read) == {"horsies_tasks_pkey", "ix_horsies_tasks_created"}
     assert read["ix_horsies_tasks_created"] == "Index Only Scan"
 
 
-async def test_queues_and_status_are_bounded(conn: asyncpg.Connection) -> None:
-    for read in (lambda: queue_rows(conn), lambda: cluster_status(conn), lambda: exported(conn)):
-        whole, entries = await cost(conn, read)
+async def test_queues_and_status_are_bounded(full: asyncpg.Connection) -> None:
+    for read in (lambda: queue_rows(full), lambda: cluster_status(full), lambda: exported(full)):
+        whole, entries = await cost(full, read)
         assert whole == 0
         assert entries < MOST
 
 
-async def test_the_marks_of_a_chart_are_probes(conn: asyncpg.Connection) -> None:
-    day = Buckets.until(await conn.fetchval("SELECT now()"), timedelta(days=1), timedelta(minutes=15))
-    whole, entries = await cost(conn, lambda: chart_marks(conn, day))
+async def test_the_marks_of_a_chart_are_probes(full: asyncpg.Connection) -> None:
+    day = Buckets.until(await full.fetchval("SELECT now()"), timedelta(days=1), timedelta(minutes=15))
+    whole, entries = await cost(full, lambda: chart_marks(full, day))
     assert (whole, entries < 10_000) == (0, True), entries  # 500 workers are hopped over, as on their screen
 
 
-async def test_a_page_of_the_audit_trail_is_bounded(conn: asyncpg.Connection) -> None:
-    whole, entries = await cost(conn, lambda: audit_page(conn))
+async def test_a_page_of_the_audit_trail_is_bounded(full: asyncpg.Connection) -> None:
+    whole, entries = await cost(full, lambda: audit_page(full))
     assert (whole, entries < 300) == (0, True)
-    whole, entries = await cost(conn, lambda: audit_page(conn, target=("task", "t-7")))
+    whole, entries = await cost(full, lambda: audit_page(full, target=("task", "t-7")))
     assert (whole, entries < 300) == (0, True)
-    operation = await conn.fetchval("SELECT operation_id FROM horsies_operator_actions WHERE target_id = 't-4' LIMIT 1")
-    whole, entries = await cost(conn, lambda: audit_page(conn, operation_id=operation))
+    operation = await full.fetchval("SELECT operation_id FROM horsies_operator_actions WHERE target_id = 't-4' LIMIT 1")
+    whole, entries = await cost(full, lambda: audit_page(full, operation_id=operation))
     assert (whole, entries < 20_000) == (0, True)
 
 
 @pytest.mark.parametrize("text", ["", "by:ops", "verb:none", "kind:queue", "none", "since:1h", "until:6h -verb:fail"])
 async def test_a_page_of_operations_and_of_changes_is_bounded_whatever_the_filter(
-    conn: asyncpg.Connection, text: str
+    full: asyncpg.Connection, text: str
 ) -> None:
     asked = parse_activity(text)
-    whole, entries = await cost(conn, lambda: operation_page(conn, asked, count_up_to=1_000))
+    whole, entries = await cost(full, lambda: operation_page(full, asked, count_up_to=1_000))
     assert (whole, entries < 10_000) == (0, True), entries
-    whole, entries = await cost(conn, lambda: changes(conn, asked))
+    whole, entries = await cost(full, lambda: changes(full, asked))
     assert (whole, entries < 10_000) == (0, True), entries
-    whole, entries = await cost(conn, lambda: newest_action(conn))
+    whole, entries = await cost(full, lambda: newest_action(full))
     assert (whole, entries < 20) == (0, True), entries
 
 
@@ -287,12 +279,12 @@ INDEX_OF = {
 @pytest.mark.parametrize("source", INDEX_OF, ids=lambda source: source.name)
 @pytest.mark.parametrize("ascending", [True, False])
 async def test_each_source_is_read_along_its_index_in_either_direction(
-    conn: asyncpg.Connection, source: Source, ascending: bool
+    full: asyncpg.Connection, source: Source, ascending: bool
 ) -> None:
     parameters = wanted("status:failed" if source is search.FINISHED_UNSUCCESSFUL else "")
     stretch = Stretch(source, ascending, None, None, 101)
     query, values = over(TASKS, parameters, stretch, statement("view_task_page"), 101)
-    plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values))
+    plan = json.loads(await full.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values))
     steps = [step for step in nodes(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_tasks"]
     assert {step.get("Index Name", INDEX_OF[source]) for step in steps} == {INDEX_OF[source]}
     assert "Seq Scan" not in {step["Node Type"] for step in steps}
@@ -301,9 +293,9 @@ async def test_each_source_is_read_along_its_index_in_either_direction(
 
 
 @pytest.mark.parametrize("text", ["workflow:beef", "-workflow:beef"])
-async def test_the_nodes_of_a_task_are_looked_up_and_not_all_nodes_joined(conn: asyncpg.Connection, text: str) -> None:
+async def test_the_nodes_of_a_task_are_looked_up_and_not_all_nodes_joined(full: asyncpg.Connection, text: str) -> None:
     stretch = Stretch(search.CREATED, False, None, None, 10_000)
     query, values = over(TASKS, wanted(text), stretch, statement("view_task_counts"))
-    plan = json.loads(await conn.fetchval(f"EXPLAIN (FORMAT JSON) {query}", *values))
+    plan = json.loads(await full.fetchval(f"EXPLAIN (FORMAT JSON) {query}", *values))
     joins = {step.get("Join Type") for step in nodes(plan[0]["Plan"])}
     assert not joins & {"Semi", "Anti", "Right Semi", "Right Anti"}

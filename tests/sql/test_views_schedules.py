@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
-from database_server import DatabaseServer
 from schedule_scene import AT_HALF_PAST_TWO, add_run, add_schedule, add_scheduler, definition
 from view_steps import cost, reader
 
@@ -175,21 +173,11 @@ SELECT 'web-' || n, 'web', n, (SELECT array_agg(schedule_name) FROM horsies_sche
 """
 
 
-@pytest.fixture(scope="module")
-def a_thousand(server: DatabaseServer) -> Iterator[str]:
-    with server.filled_database(FILL) as url:
-        yield url
-
-
-async def test_a_thousand_schedules_are_read_by_their_newest_runs_alone(a_thousand: str) -> None:
-    conn = await reader(a_thousand)
-    try:
-        found = await schedule_rows(conn)
-        assert (len(found.rows), {len(row.runs) for row in found.rows}, len(found.living(found.now))) == (1000, {12}, 3)
-        whole, entries = await cost(conn, lambda: schedule_rows(conn))
-        # Of each: 12 runs and their tasks by index, of 80 that it has; no entry of horsies_workflows.
-        assert (whole, entries < 32_000) == (0, True)
-        whole, entries = await cost(conn, lambda: schedule_story(conn, "schedule 7"))
-        assert (whole, entries < 200) == (0, True)
-    finally:
-        await conn.close()
+async def test_a_thousand_schedules_are_read_by_their_newest_runs_alone(full: asyncpg.Connection) -> None:
+    found = await schedule_rows(full)
+    assert (len(found.rows), {len(row.runs) for row in found.rows}, len(found.living(found.now))) == (1000, {12}, 3)
+    whole, entries = await cost(full, lambda: schedule_rows(full))
+    # Of each: 12 runs and their tasks by index, of 80 that it has; no entry of horsies_workflows.
+    assert (whole, entries < 32_000) == (0, True)
+    whole, entries = await cost(full, lambda: schedule_story(full, "schedule 7"))
+    assert (whole, entries < 200) == (0, True)

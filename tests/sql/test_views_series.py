@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -344,13 +344,6 @@ def test_buckets_have_edges_that_stay_where_they_are() -> None:
 
 
 # The cost, with 210,000 tasks, 300,000 attempts and a week of 200 workers.
-
-
-@pytest.fixture
-async def full(full_database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(full_database)
-    yield connected
-    await connected.close()
 
 
 async def cost(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> tuple[int, int]:

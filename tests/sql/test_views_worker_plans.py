@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
 import pytest
-from database_server import DatabaseServer
-from view_steps import cost, reader
+from view_steps import cost
 
 from horsies.query import TaskConditions
 from horsies.views import Liveness, Sort, task_page, worker_rows
@@ -59,19 +58,6 @@ ROUNDS = 20
 HELD = TaskConditions(("CLAIMED", "RUNNING")).among("worker", ("web-7",))
 
 
-@pytest.fixture(scope="module")
-def a_week(server: DatabaseServer) -> Iterator[str]:
-    with server.filled_database(FILL) as url:
-        yield url
-
-
-@pytest.fixture
-async def conn(a_week: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(a_week)
-    yield connected
-    await connected.close()
-
-
 async def costs_ms(*reads: Callable[[], Awaitable[Any]]) -> list[float]:
     """The fastest of several of each, in turn: other load on the same two cores only makes it slower."""
 
@@ -84,54 +70,54 @@ async def costs_ms(*reads: Callable[[], Awaitable[Any]]) -> list[float]:
     return [min(of_one) for of_one in zip(*rounds, strict=True)]
 
 
-async def test_the_newest_of_each_worker_is_read_and_no_other(conn: asyncpg.Connection) -> None:
-    await refresh(conn)
-    rows = await worker_rows(conn)
+async def test_the_newest_of_each_worker_is_read_and_no_other(full: asyncpg.Connection) -> None:
+    await refresh(full)
+    rows = await worker_rows(full)
     assert (len(rows), {row.liveness for row in rows}) == (500, {Liveness.ALIVE})
-    whole, entries = await cost(conn, lambda: worker_rows(conn))
+    whole, entries = await cost(full, lambda: worker_rows(full))
     assert whole == 0
     assert entries < 5_200  # 500 hops, 500 snapshots, 4 000 held tasks
 
 
 @pytest.mark.bench
 @pytest.mark.alone
-async def test_the_newest_of_each_worker_takes_20_ms_or_little_more_than_to_read_them(conn: asyncpg.Connection) -> None:
-    await refresh(conn)
-    taken, bare = await costs_ms(lambda: worker_rows(conn), lambda: conn.fetch(BARE))
+async def test_the_newest_of_each_worker_takes_20_ms_or_little_more_than_to_read_them(full: asyncpg.Connection) -> None:
+    await refresh(full)
+    taken, bare = await costs_ms(lambda: worker_rows(full), lambda: full.fetch(BARE))
     print(f"{taken:.1f} ms, {bare:.1f} ms to read so much")
     assert taken < max(20, 3.5 * bare)  # 20 and 7 ms on a slow machine; with the beats of all workers it would be 34
 
 
-async def test_beats_are_read_only_of_those_whose_snapshots_are_late(conn: asyncpg.Connection) -> None:
-    await refresh(conn)
-    _, of_the_living = await cost(conn, lambda: worker_rows(conn))
-    await conn.execute(
+async def test_beats_are_read_only_of_those_whose_snapshots_are_late(full: asyncpg.Connection) -> None:
+    await refresh(full)
+    _, of_the_living = await cost(full, lambda: worker_rows(full))
+    await full.execute(
         "UPDATE horsies_worker_states SET snapshot_at = snapshot_at - interval '1 min' WHERE worker_id = 'web-7'"
     )
-    rows = {row.id: row for row in await worker_rows(conn)}
+    rows = {row.id: row for row in await worker_rows(full)}
     assert rows["web-7"].seen_by == "beat"
-    _, with_one_late = await cost(conn, lambda: worker_rows(conn))
+    _, with_one_late = await cost(full, lambda: worker_rows(full))
     assert 0 < with_one_late - of_the_living < 100  # eight tasks of one worker, by either role
 
 
-async def test_workers_seen_within_a_week_are_found_by_one_index_hop_each(conn: asyncpg.Connection) -> None:
-    whole, entries = await cost(conn, lambda: worker_rows(conn, gone_within=timedelta(days=7)))
+async def test_workers_seen_within_a_week_are_found_by_one_index_hop_each(full: asyncpg.Connection) -> None:
+    whole, entries = await cost(full, lambda: worker_rows(full, gone_within=timedelta(days=7)))
     assert (whole, entries < 14_000) == (0, True)
 
 
-async def test_the_tasks_of_one_worker_are_found_among_those_in_flight(conn: asyncpg.Connection) -> None:
-    page = await task_page(conn, HELD, sort=Sort.OLDEST, limit=200)
+async def test_the_tasks_of_one_worker_are_found_among_those_in_flight(full: asyncpg.Connection) -> None:
+    page = await task_page(full, HELD, sort=Sort.OLDEST, limit=200)
     assert len(page.rows) == 8
-    whole, entries = await cost(conn, lambda: task_page(conn, HELD, sort=Sort.OLDEST, limit=200))
+    whole, entries = await cost(full, lambda: task_page(full, HELD, sort=Sort.OLDEST, limit=200))
     assert (whole, entries < 4_200) == (0, True)
     unknown = HELD.among("worker", ("unknown",))
-    whole, entries = await cost(conn, lambda: task_page(conn, unknown, sort=Sort.OLDEST, limit=200))
+    whole, entries = await cost(full, lambda: task_page(full, unknown, sort=Sort.OLDEST, limit=200))
     assert (whole, entries < 4_200) == (0, True)
 
 
-async def refresh(conn: asyncpg.Connection) -> None:
+async def refresh(full: asyncpg.Connection) -> None:
     """A new snapshot of each worker: filling took some seconds."""
-    await conn.execute(
+    await full.execute(
         """SET session_replication_role = replica;
         INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,
                                            queues, queue_priorities, queue_max_concurrency, recovery_config,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 from database_server import uuid7
 from plan_steps import nodes
 from statements import statement
-from view_steps import cost, reader
+from view_steps import cost
 from workflow_view_steps import every_workflow_id, wanted_workflows
 
 from horsies.views import (
@@ -71,68 +70,61 @@ INDEX_OF = {
 }
 
 
-@pytest.fixture
-async def conn(full_database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(full_database)
-    yield connected
-    await connected.close()
-
-
 @pytest.mark.parametrize("text", FILTERS)
 async def test_a_page_is_bounded_whatever_the_filter_and_wherever_it_begins(
-    conn: asyncpg.Connection, text: str
+    full: asyncpg.Connection, text: str
 ) -> None:
-    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8")
+    middle = Cursor(await full.fetchval("SELECT now() - interval '12 d'"), "8")
     for after, backwards in ((None, False), (middle, False), (middle, True)):
 
         async def page() -> None:
-            await workflow_page(conn, wanted_workflows(text), after=after, backwards=backwards)  # noqa: B023
+            await workflow_page(full, wanted_workflows(text), after=after, backwards=backwards)  # noqa: B023
 
-        whole, entries = await cost(conn, page)
+        whole, entries = await cost(full, page)
         assert whole == 0, f"{after} {backwards}"
         assert entries < MOST, f"{after} {backwards}: {entries} entries"
 
 
 @pytest.mark.parametrize("sort", [sort for sort in WorkflowSort if sort is not WorkflowSort.NEWEST])
-async def test_a_page_is_bounded_in_every_order(conn: asyncpg.Connection, sort: WorkflowSort) -> None:
-    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8")
+async def test_a_page_is_bounded_in_every_order(full: asyncpg.Connection, sort: WorkflowSort) -> None:
+    middle = Cursor(await full.fetchval("SELECT now() - interval '12 d'"), "8")
     for text in FILTERS[::3]:
         for after, backwards in ((None, False), (middle, False), (middle, True)):
 
             async def page() -> None:
                 wanted = wanted_workflows(text)  # noqa: B023
-                await workflow_page(conn, wanted, sort=sort, after=after, backwards=backwards)  # noqa: B023
+                await workflow_page(full, wanted, sort=sort, after=after, backwards=backwards)  # noqa: B023
 
-            whole, entries = await cost(conn, page)
+            whole, entries = await cost(full, page)
             assert (whole, entries < MOST) == (0, True), f"{text!r} {after} {backwards}: {entries} entries"
-    whole, entries = await cost(conn, lambda: workflow_page(conn, wanted_workflows(""), sort=sort, limit=50))
+    whole, entries = await cost(full, lambda: workflow_page(full, wanted_workflows(""), sort=sort, limit=50))
     assert (whole, entries < 1_500) == (0, True), entries  # the newest one has 1,000 nodes
 
 
 @pytest.mark.parametrize("text", ["", "status:live", "status:failed,cancelled"])
-async def test_a_page_of_a_whole_source_reads_little_more_than_it_shows(conn: asyncpg.Connection, text: str) -> None:
-    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 h'"), "8")
-    whole, entries = await cost(conn, lambda: workflow_page(conn, wanted_workflows(text), limit=50, after=middle))
+async def test_a_page_of_a_whole_source_reads_little_more_than_it_shows(full: asyncpg.Connection, text: str) -> None:
+    middle = Cursor(await full.fetchval("SELECT now() - interval '12 h'"), "8")
+    whole, entries = await cost(full, lambda: workflow_page(full, wanted_workflows(text), limit=50, after=middle))
     assert whole == 0
     assert entries < 300  # 51 rows and their three nodes each
 
 
 @pytest.mark.parametrize("text", FILTERS)
-async def test_counts_are_bounded(conn: asyncpg.Connection, text: str) -> None:
-    whole, entries = await cost(conn, lambda: workflow_counts(conn, wanted_workflows(text)))
+async def test_counts_are_bounded(full: asyncpg.Connection, text: str) -> None:
+    whole, entries = await cost(full, lambda: workflow_counts(full, wanted_workflows(text)))
     assert whole == 0
     assert entries < 2 * MOST
 
 
-async def test_what_the_exporter_reads_is_bounded(conn: asyncpg.Connection) -> None:
-    whole, entries = await cost(conn, lambda: exported(conn))
+async def test_what_the_exporter_reads_is_bounded(full: asyncpg.Connection) -> None:
+    whole, entries = await cost(full, lambda: exported(full))
     assert whole == 0
     assert entries < 3_000  # the live workflows
 
 
-async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(conn: asyncpg.Connection) -> None:
-    counts = await workflow_counts(conn, wanted_workflows(""))
-    live = await conn.fetch("SELECT status, count(*) FROM horsies_workflows WHERE status IN ('RUNNING', 'PAUSED')"
+async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(full: asyncpg.Connection) -> None:
+    counts = await workflow_counts(full, wanted_workflows(""))
+    live = await full.fetch("SELECT status, count(*) FROM horsies_workflows WHERE status IN ('RUNNING', 'PAUSED')"
                             " GROUP BY status")  # fmt: skip
     assert {status: str(counts.states[status]) for status in ("RUNNING", "PAUSED")} == {
         status: str(number) for status, number in live
@@ -140,53 +132,53 @@ async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(conn:
     assert counts.states["COMPLETED"].at_least
     assert counts.states["FAILED"].at_least
     assert counts.reached is not None
-    lately = await workflow_counts(conn, wanted_workflows("status:failed since:1d"))
+    lately = await workflow_counts(full, wanted_workflows("status:failed since:1d"))
     assert (str(lately.states["FAILED"]), lately.reached) == ("432", None)
 
 
-async def test_values_are_read_from_the_newest(conn: asyncpg.Connection) -> None:
+async def test_values_are_read_from_the_newest(full: asyncpg.Connection) -> None:
     for by in ("name", "definition_key", "error_code"):
-        whole, entries = await cost(conn, lambda: workflow_values(conn, by))  # noqa: B023
+        whole, entries = await cost(full, lambda: workflow_values(full, by))  # noqa: B023
         assert whole == 0, by
         assert entries < MOST, by
 
 
-async def test_rare_matches_are_found_one_stretch_after_the_other(conn: asyncpg.Connection) -> None:
-    await conn.execute(
+async def test_rare_matches_are_found_one_stretch_after_the_other(full: asyncpg.Connection) -> None:
+    await full.execute(
         "UPDATE horsies_workflows SET name = 'rare' WHERE id IN"
         " ((SELECT id FROM horsies_workflows WHERE status = 'COMPLETED' ORDER BY created_at LIMIT 1),"
         "  (SELECT id FROM horsies_workflows WHERE status = 'COMPLETED' ORDER BY created_at DESC LIMIT 1))"
     )
-    page = await workflow_page(conn, wanted_workflows("name:rare"))
+    page = await workflow_page(full, wanted_workflows("name:rare"))
     assert len(page.rows) == 1
     assert page.reached is not None
     assert page.next == page.reached
-    rows = await conn.fetch("SELECT id FROM horsies_workflows WHERE name = 'rare' ORDER BY created_at DESC")
+    rows = await full.fetch("SELECT id FROM horsies_workflows WHERE name = 'rare' ORDER BY created_at DESC")
     expected = [row["id"] for row in rows]
     assert len(expected) == 2
-    assert await every_workflow_id(conn, "name:rare") == expected
-    assert await workflow_matching(conn, wanted_workflows("name:rare"), 10) == expected
+    assert await every_workflow_id(full, "name:rare") == expected
+    assert await workflow_matching(full, wanted_workflows("name:rare"), 10) == expected
 
 
-async def test_a_story_reads_only_rows_of_its_nodes(conn: asyncpg.Connection) -> None:
-    newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
-    whole, entries = await cost(conn, lambda: workflow_story(conn, newest))
+async def test_a_story_reads_only_rows_of_its_nodes(full: asyncpg.Connection) -> None:
+    newest = await full.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
+    whole, entries = await cost(full, lambda: workflow_story(full, newest))
     assert (whole, entries < 3_000) == (0, True)  # 1 000 nodes counted, and read in order
-    whole, entries = await cost(conn, lambda: node_story(conn, newest, 500))
+    whole, entries = await cost(full, lambda: node_story(full, newest, 500))
     assert (whole, entries < 20) == (0, True)
 
 
-async def test_the_runs_of_a_workflow_are_read_by_its_nodes(conn: asyncpg.Connection) -> None:
-    newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
-    whole, entries = await cost(conn, lambda: workflow_runs(conn, newest))
+async def test_the_runs_of_a_workflow_are_read_by_its_nodes(full: asyncpg.Connection) -> None:
+    newest = await full.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
+    whole, entries = await cost(full, lambda: workflow_runs(full, newest))
     assert (whole, entries < 5_000) == (0, True), entries
 
 
-async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(conn: asyncpg.Connection) -> None:
-    newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
-    assert await find_workflow(conn, newest[-9:]) == newest
-    await conn.execute("PREPARE finding AS " + statement("view_find_id", table="horsies_workflows"))
-    plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
+async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(full: asyncpg.Connection) -> None:
+    newest = await full.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
+    assert await find_workflow(full, newest[-9:]) == newest
+    await full.execute("PREPARE finding AS " + statement("view_find_id", table="horsies_workflows"))
+    plan = await full.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
     read = {
         step["Index Name"]: step["Node Type"] for step in nodes(json.loads(plan)[0]["Plan"]) if "Index Name" in step
     }
@@ -199,11 +191,11 @@ async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(co
 @pytest.mark.parametrize("source", INDEX_OF, ids=lambda source: source.name)
 @pytest.mark.parametrize("ascending", [True, False])
 async def test_each_source_is_read_along_its_index_in_either_direction(
-    conn: asyncpg.Connection, source: Source, ascending: bool
+    full: asyncpg.Connection, source: Source, ascending: bool
 ) -> None:
     stretch = Stretch(source, ascending, None, None, 101)
     query, values = over(WORKFLOWS, wanted_workflows(""), stretch, statement("view_workflow_page"), 101)
-    plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values))
+    plan = json.loads(await full.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values))
     read = [step for step in nodes(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_workflows"]
     assert {step.get("Index Name") for step in read} == {INDEX_OF[source]}
     assert sum(step["Actual Rows"] * step["Actual Loops"] for step in read) < 300
