@@ -129,18 +129,15 @@ def test_why_it_waits_counts_on() -> None:
     assert why(told(story(), why=told_why), 119) is None
 
 
-def linked() -> StoryContext:
-    return told(
+def test_links_lead_to_workflow_worker_reruns_and_what_is_alike() -> None:
+    linked = told(
         story(
             row=row(worker_id='web "1"', rerun_of="019a-old", unique_key="invoice 7,8", is_workflow_task=True),
             reruns=("019a-new",),
             node=NodeLink("wf-1", "month_end", "RUNNING", 3, "import", "FAILED"),
         )
     )
-
-
-def test_links_lead_to_workflow_worker_reruns_and_what_is_alike() -> None:
-    targets = {line.key[0]: line.target for line in links(linked(), 119).lines}  # type: ignore[index]
+    targets = {line.key[0]: line.target for line in links(linked, 119).lines}  # type: ignore[index]
     assert targets == {
         "workflow": OpenWorkflow("wf-1", 3),
         "worker": ShowWorkers('id:"web \\"1\\""'),

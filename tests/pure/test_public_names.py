@@ -61,18 +61,13 @@ def test_the_public_attributes_of_an_application_are_exactly_these() -> None:
     assert hints == {"config": horsies.AppConfig, "tasks": TaskRegistry, "logger": logging.Logger}
 
 
-def typed_names(package: ModuleType) -> dict[str, str]:
-    """For each name that type checkers find in the package, its module."""
-    return {name.name: str(step.module) for step in _typed_imports(package) for name in step.names}
-
-
 def _typed_imports(package: ModuleType) -> list[ast.ImportFrom]:
     tree = ast.parse(inspect.getsource(package))
     (block,) = (step for step in tree.body if isinstance(step, ast.If) and ast.unparse(step.test) == "TYPE_CHECKING")
     return [step for step in block.body if isinstance(step, ast.ImportFrom)]
 
 
-TYPED = typed_names(horsies)
+TYPED = {name.name: str(step.module) for step in _typed_imports(horsies) for name in step.names}
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC.split()) - {"__version__"}))

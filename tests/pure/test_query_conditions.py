@@ -132,11 +132,6 @@ def test_arguments_are_searched_for_a_part_after_everything_else() -> None:
     assert [one.key for one in asked(text).others] == ["unique", "args", "args"]
 
 
-def bounds_of(text: str) -> list[tuple[str, object]]:
-    """Each comparison of a length of time or of an end, with what it is compared to."""
-    return [(one.sql[one.sql.rindex(" {0}") - 2 :], *one.values) for one in asked(text).others]  # type: ignore[misc]
-
-
 FROM, TO = ">= {0}::interval", "<= {0}::interval"
 
 
@@ -161,7 +156,8 @@ FROM, TO = ">= {0}::interval", "<= {0}::interval"
     ],
 )
 def test_lengths_are_never_negative_and_include_both_their_ends(text: str, expected: list[tuple[str, object]]) -> None:
-    assert bounds_of(text) == expected
+    bounds = [(one.sql[one.sql.rindex(" {0}") - 2 :], *one.values) for one in asked(text).others]  # type: ignore[misc]
+    assert bounds == expected
 
 
 def test_the_equality_with_some_texts_takes_the_place_of_all_conditions_of_its_key() -> None:

@@ -225,10 +225,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
-    return [(record.fields["error"], record.fields["failures"]) for record in caplog.records]  # type: ignore[attr-defined]
-
-
 def test_a_schedule_that_fails_is_tried_again_at_a_rising_interval_of_a_minute_at_most(clock: list[float]) -> None:
     failures = ScheduleFailures(Events(logging.getLogger("test.quiet")))
     pauses = []
@@ -252,7 +248,8 @@ def test_the_same_error_is_logged_ever_more_rarely_and_another_one_at_once(caplo
     failures.add("a", "no such table")
     failures.forget("a")
     failures.add("a", "no such table")
-    assert logged(caplog) == [
+    logged = [(record.fields["error"], record.fields["failures"]) for record in caplog.records]  # type: ignore[attr-defined]
+    assert logged == [
         *(("no such queue", count) for count in (1, 2, 4, 8, 16)),
         ("no such table", 1),
         ("no such table", 1),

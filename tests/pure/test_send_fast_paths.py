@@ -257,16 +257,12 @@ def test_the_place_of_an_error_of_an_import_is_the_users_line(tmp_path: Path, mo
     """`os.environ` is frozen into the interpreter, and has no file below the installation."""
     (tmp_path / "needs_a_url.py").write_text('import os\n\nURL = os.environ["NO_SUCH_URL"]\n')
     monkeypatch.syspath_prepend(tmp_path)
-    (error,) = _imported("needs_a_url")
+    app = make_app()
+    app.discover_tasks(["needs_a_url"])
+    (error,) = app.check()
     assert error.location is not None
     assert (error.location.file, error.location.line) == (str(tmp_path / "needs_a_url.py"), 3)
     assert error.help_text == "correct the module; `python -c 'import needs_a_url'` shows where it fails"
-
-
-def _imported(module: str) -> list[Any]:
-    app = make_app()
-    app.discover_tasks([module])
-    return app.check()
 
 
 REASON = "task 'add' was not sent: the arguments do not fit add(a, b=2): missing a required argument: 'a'"
