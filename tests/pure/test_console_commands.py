@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from horsies.cli.tui import _SCREENS
 from horsies.domain.errors import ConfigurationError
 from horsies.operations.verbs import VERBS
-from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, key_label, key_name
+from horsies_tui.actions import ACTIONS, TOGETHER, Action, Scope, key_label, key_name
 from horsies_tui.activity.view import ActivityView
 from horsies_tui.command.completing import Known, complete, hint
 from horsies_tui.command.grammar import (
@@ -354,11 +354,3 @@ def test_a_wrong_key_says_which_line_of_which_file(user: dict[str, str], says: s
 
 def test_a_key_of_one_screen_is_free_on_another() -> None:
     assert keymap({"detail.find": "f"}, FILE) == {"detail.find": "f"}
-
-
-def test_ctrl_c_is_fixed_and_taken_before_any_widget_sees_it() -> None:
-    quit_now = action_of("app.quit_now")
-    assert quit_now is not None
-    assert quit_now.keys == ("ctrl+c",)
-    assert quit_now.binding.priority
-    assert frozenset({"app.quit_now"}) == FIXED

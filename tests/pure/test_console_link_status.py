@@ -24,7 +24,7 @@ from horsies_tui.health.glance import Glance
 from horsies_tui.health.watch import FORGOTTEN_AFTER, AlertWatch
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.settings import ConsoleSettings
-from horsies_tui.shell.attention import Attention, has_title, title_of
+from horsies_tui.shell.attention import Attention, title_of
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 STATUS = LinkStatus(
@@ -221,13 +221,6 @@ def test_the_title_of_a_lost_connection_says_so_and_no_name_acts_on_the_terminal
     down = replace(STATUS, state=LinkState.STALE, detail="cannot connect", context_name=None, database_label="a\x1b]b")
     assert title_of(down, (WORSE,), glyphs(ascii_only=False)) == "horsies a ]b ● no connection"
     assert len(title_of(replace(STATUS, context_name="x" * 500), (), glyphs(ascii_only=False))) == 80
-
-
-@pytest.mark.parametrize(
-    ("term", "has"), [("xterm-256color", True), ("tmux", True), ("linux", False), ("vt220", False)]
-)
-def test_terminals_without_a_window_get_no_title(term: str, has: bool) -> None:
-    assert has_title({"TERM": term}) is has
 
 
 @pytest.mark.parametrize("on", [False, True])

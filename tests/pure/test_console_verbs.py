@@ -96,12 +96,6 @@ def test_a_filter_is_said_with_the_rows_that_it_was_frozen_to() -> None:
     assert "everything" in nothing["filter"]
 
 
-def test_the_command_names_every_id() -> None:
-    command = " ".join(["horsies tasks requeue", *(f"id-{number:06}" for number in range(400))])
-    facts = facts_of(Intent(REQUEUE), preview([target(1)], command=command))
-    assert facts[-1].text == command
-
-
 def test_five_rows_are_named_and_the_others_are_counted() -> None:
     many = [target(number) for number in range(2000)]
     facts = facts_of(Intent(REQUEUE), preview(many))

@@ -267,12 +267,6 @@ def test_every_command_takes_the_application_from_the_environment(words: str) ->
     assert "there is no module 'no_such_module'" in str(result.exception)
 
 
-def test_help_names_the_variables() -> None:
-    shown = CliRunner().invoke(app, ["worker", "--help"], env={"COLUMNS": "200"}).output
-    for name in ("HORSIES_PROCESSES", "HORSIES_LOG_FORMAT", "HORSIES_SHUTDOWN_GRACE"):
-        assert f"env var: {name}" in shown
-
-
 def test_every_option_of_every_command_says_what_it_does() -> None:
     unsaid = [
         (words, parameter.name)

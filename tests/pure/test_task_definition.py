@@ -288,15 +288,6 @@ def test_a_queue_name_too_long_for_its_channel_is_refused_with_that_reason() -> 
     assert "has 54 bytes" in error.notes[0]
 
 
-def test_the_queues_of_an_application_are_listed_and_checked() -> None:
-    assert make_app().get_valid_queue_names() == ["default"]
-    app = make_custom_app()
-    assert app.get_valid_queue_names() == ["mail", "reports"]
-    app.validate_queue_name("mail")
-    with pytest.raises(ConfigurationError, match="queue_name is required"):
-        app.validate_queue_name(None)
-
-
 def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

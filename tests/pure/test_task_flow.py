@@ -215,17 +215,11 @@ def test_a_late_answer_changes_nothing(given: list[TupleId]) -> None:
     assert order.following("default", 5, is_async=False) == [B, C]
 
 
-def test_a_new_task_makes_the_next_claim_search() -> None:
+def test_a_claim_searches_after_a_new_task_or_when_all_are_used_up_but_not_where_the_first_were_found() -> None:
     order = order_after([A, B])
     order.expire()
     assert order.following("default", 5, is_async=False) == []
-
-
-def test_a_search_whose_tasks_are_used_up_is_repeated() -> None:
     assert order_after([]).following("default", 5, is_async=False) == []
-
-
-def test_a_claim_that_found_the_first_tasks_needs_no_search() -> None:
     order = order_after([A, B])
     order.remember("default", [A, B], claimed(), is_async=False)
     assert order.following("default", 5, is_async=False) is None

@@ -10,7 +10,6 @@ import pytest
 from task_apps import make_app
 
 from horsies import (
-    OperationalErrorCode,
     OutcomeCode,
     RetrievalCode,
     RetryPolicy,
@@ -131,14 +130,6 @@ def test_arguments_are_copied_through_json_as_on_a_worker() -> None:
         refused = hear.send(object())  # type: ignore[arg-type]
     assert (mine, heard) == (["mine"], [["mine", "heard"]])
     assert refused.err_value.code == "VALIDATION_FAILED"
-
-
-def test_an_exception_becomes_the_error_that_production_would_store() -> None:
-    with inline(app):
-        result = broken.send().unwrap().get()
-    assert result.err is not None
-    assert result.err.error_code is OperationalErrorCode.UNHANDLED_EXCEPTION
-    assert "no such order" in str(result.err.message)
 
 
 def test_with_raises_an_exception_comes_out_of_the_send_with_its_own_traceback() -> None:

@@ -17,6 +17,7 @@ from horsies import (  # noqa: F401 - named in texts
     AppConfig,
     Err,
     Horsies,
+    MapNode,
     NodeKey,
     Ok,
     PostgresConfig,
@@ -168,7 +169,9 @@ def graph() -> WorkflowSpec[str]:
     assert_type(hello, TaskNode[str])
     spec = app.workflow("graph", [doubling, listing, each, hello, last], output=last, definition_key="typed.graph")
     assert_type(spec, WorkflowSpec[str])
+    assert_type(each, MapNode[int])
     assert_type(each.key(), NodeKey[list[int]])
+    assert_type(app.workflow("one", [sizes.node()(upto=3)], definition_key="typed.one"), WorkflowSpec[Any])
     return spec
 
 
