@@ -77,19 +77,17 @@ def no_session_is_left(database: str) -> bool:
     return query(database, SESSIONS) == 0
 
 
-def test_many_threads_at_once(broker: PostgresBroker, database: str) -> None:
-    with ThreadPoolExecutor(16) as threads:
-        ids = list(threads.map(lambda _: [send(broker) for _ in range(10)], range(16)))
-    assert len({task_id for sent in ids for task_id in sent}) == stored(database) == 160
-
-
-def test_several_loops_at_once(broker: PostgresBroker, database: str) -> None:
+def test_many_threads_and_several_loops_at_once(broker: PostgresBroker, database: str) -> None:
     async def some() -> None:
         await asyncio.gather(*(send_async(broker) for _ in range(25)))
 
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: asyncio.run(some()), range(4)))
-    assert stored(database) == 100
+    with ThreadPoolExecutor(20) as threads:
+        loops = [threads.submit(asyncio.run, some()) for _ in range(4)]
+        ids = list(threads.map(lambda _: [send(broker) for _ in range(10)], range(16)))
+        for loop in loops:
+            loop.result()
+    assert len({task_id for sent in ids for task_id in sent}) == 160
+    assert stored(database) == 260
 
 
 async def test_blocking_calls_inside_a_running_loop(broker: PostgresBroker) -> None:

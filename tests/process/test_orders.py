@@ -111,9 +111,10 @@ async def test_a_drained_worker_gives_back_what_it_has_not_started(
         assert (await table.done(task_id))["status"] == "COMPLETED"
 
 
-async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_once(
+async def test_a_running_task_that_is_cancelled_or_requeued_by_hand_stops_in_its_child_at_once(
     table: Table, start: Callable[..., Worker], operator: asyncpg.Connection, tmp_path: Path
 ) -> None:
+    """A requeued one runs again on the same worker, and its first run changes nothing."""
     worker = start(**SLOW_BEATS)
     task_id = await hold(table, tmp_path)
     (child,) = worker.children()
@@ -124,17 +125,12 @@ async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_o
     assert (row["status"], len(await table.attempts(task_id))) == ("CANCELLED", 1)
     after = await table.done(await table.send("add", 1, 2))
     assert (after["status"], after["worker_pid"]) == ("COMPLETED", child.pid)
-
-
-async def test_a_requeued_task_runs_again_on_the_same_worker_and_the_first_run_changes_nothing(
-    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection, tmp_path: Path
-) -> None:
-    worker = start("--processes", "2", **SLOW_BEATS)
-    task_id = await hold(table, tmp_path)
+    (tmp_path / "again").mkdir()
+    task_id = await hold(table, tmp_path / "again")
     await by_hand(operator, VERBS["task", "requeue"], task_id)
     await asyncio.to_thread(worker.wait_for, "claim lost", id=task_id, doing="finish")
     await table.until(task_id, "RUNNING")
-    await asyncio.to_thread((tmp_path / "go").write_text, "second")
+    await asyncio.to_thread((tmp_path / "again" / "go").write_text, "second")
     row = await table.done(task_id)
     assert (row["status"], test_worker.result_of(row)["ok"]) == ("COMPLETED", "second")
     first, second = await table.attempts(task_id)

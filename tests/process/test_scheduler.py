@@ -292,17 +292,14 @@ async def test_a_schedule_is_completed_by_its_name_and_run_by_its_command(
     assert await connection.fetchval("SELECT id FROM horsies_tasks") == row["new_id"]
 
 
-async def test_what_cannot_be_scheduled_is_said_at_the_start(database: str) -> None:
+async def test_what_cannot_be_scheduled_or_a_database_without_the_table_of_schedules_is_said_at_the_start(
+    database: str, connection: asyncpg.Connection
+) -> None:
     refused = scheduler(database, TEST_SCHEDULE='{"task_name": "tock"}')
-    output = refused.communicate(timeout=PATIENCE_S)[0]
+    output = (await asyncio.to_thread(refused.communicate, timeout=PATIENCE_S))[0]
     assert refused.returncode == 1
     assert output.count("error[HRS-300]: schedule '") == 3
     assert "did you mean 'tick'?" in output
-
-
-async def test_a_database_without_the_table_of_schedules_is_refused_at_the_start(
-    database: str, connection: asyncpg.Connection
-) -> None:
     await connection.execute("DROP TABLE horsies_schedules")
     refused = scheduler(database)
     output = (await asyncio.to_thread(refused.communicate, timeout=PATIENCE_S))[0]

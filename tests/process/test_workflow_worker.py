@@ -43,7 +43,9 @@ async def whole(flows: Flows, workflow_id: str) -> None:
     await flows.once_each("n0", "n1", "n2", "n3")
 
 
-async def test_a_node_runs_while_its_task_does_and_through_its_retries(flows: Flows) -> None:
+async def test_a_node_runs_while_its_task_does_and_through_its_retries_and_ends_with_one_that_expires(
+    flows: Flows,
+) -> None:
     await flows.worker()
     options = json.dumps({"retry_policy": POLICY | {"max_retries": 2}, "good_until": None})
     flow = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0, task="flaky", task_options=options))
@@ -54,6 +56,11 @@ async def test_a_node_runs_while_its_task_does_and_through_its_retries(flows: Fl
     await flows.until_nodes(flow, "COMPLETED", "RUNNING")
     assert (await flows.over(flow))["status"] == "COMPLETED"
     assert len(flows.runs("n1")) == 2
+    # One whose task expires in the queue has ended, too.
+    options = '{"retry_policy":null,"good_until":"2020-01-01T00:00:00+00:00"}'
+    flow = await flows.create_workflow(flows.node(0, task_options=options), flows.node(1, 0))
+    assert (await flows.over(flow))["status"] == "FAILED"
+    assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]
 
 
 @pytest.mark.parametrize(
@@ -84,14 +91,6 @@ async def test_a_worker_that_is_told_to_stop_advances_first(flows: Flows) -> Non
     await flows.let_go()
     assert await asyncio.to_thread(worker.end) == 0
     assert await flows.nodes(flow) == ["COMPLETED", "ENQUEUED"]
-
-
-async def test_a_task_that_expires_in_the_queue_ends_its_node(flows: Flows) -> None:
-    await flows.worker()
-    options = '{"retry_policy":null,"good_until":"2020-01-01T00:00:00+00:00"}'
-    flow = await flows.create_workflow(flows.node(0, task_options=options), flows.node(1, 0))
-    assert (await flows.over(flow))["status"] == "FAILED"
-    assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]
 
 
 async def test_workers_that_meet_in_a_workflow_do_each_thing_once(flows: Flows) -> None:
