@@ -248,7 +248,7 @@ SHOTS: Final = (
     Shot(
         "connection-lost", steps=(_lose_connection, _fourth_attempt, _told, sees("STALE 38s, retry in 2s")), spoils=True
     ),
-    Shot("contexts", 80, 24, steps=(press("at"), sees("nothing an"), sees("Critical"))),
+    Shot("contexts", 80, 24, steps=(press("at"), sees("cannot co"), sees("Critical"))),
 )
 
 
