@@ -158,7 +158,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("table.page_down", ("pagedown", "ctrl+d"), "page down", "Move one page down.", palette=False),
     Action("table.first", ("home", "g"), "first", "Go to the first row.", palette=False),
     Action("table.last", ("end", "G"), "last", "Go to the last row.", palette=False),
-    Action("beside.story", ("v",), "story", "Show the row's story beside the list, or hide it.", footer=True),
+    Action("beside.story", ("v",), "story", "Show or hide the row's story beside the list.", footer=True),
     Action("beside.into_story", ("tab",), "into story", "Go to the story beside the list; esc returns."),
     Action("beside.story_up", ("shift+up",), "story up", "Scroll the story up by half a page.", palette=False),
     Action("beside.story_down", ("shift+down",), "story down", "Scroll the story down by half a page.", palette=False),
