@@ -29,7 +29,7 @@ from codec_models import (
     load_args,
     load_kwargs,
 )
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic import Field
 from typing_extensions import TypeAliasType
 from workflow_shop import app, price
@@ -159,7 +159,6 @@ def _containers(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
 TYPED = st.recursive(st.sampled_from(SIMPLE), _containers, max_leaves=4)
 
 
-@settings(deadline=None)
 @given(TYPED.flatmap(lambda typed: st.tuples(st.just(typed[0]), typed[1])))
 def test_a_value_of_its_type_passes_before_and_after_it_was_stored(typed: tuple[Any, Any]) -> None:
     annotation, value = typed

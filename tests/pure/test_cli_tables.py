@@ -310,7 +310,7 @@ graphs = st.integers(0, 9).flatmap(
 
 
 @given(graphs)
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 def test_who_waits_for_whom_can_be_read_back_from_the_lines(needs: tuple[list[int], ...]) -> None:
     graph = {index: tuple(each) for index, each in enumerate(needs)}
     lines = railed(graph)
@@ -325,7 +325,7 @@ anything = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 9), max_si
 
 
 @given(anything)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_circles_and_nodes_that_are_gone_are_told_in_words(graph: dict[int, list[int]]) -> None:
     lines = railed(graph)
     assert sorted(line.index for line in lines) == sorted(graph)

@@ -121,7 +121,7 @@ def test_each_kind_has_the_text_of_the_contract(value: Any, text: str) -> None:
     assert dump_value(value) == text
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(values)
 def test_what_is_read_is_what_was_written(value: Any) -> None:
     text = dump_value(value)
@@ -130,7 +130,7 @@ def test_what_is_read_is_what_was_written(value: Any) -> None:
     json.loads(text.encode())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(values, max_size=3), st.dictionaries(keys, values, max_size=3))
 def test_arguments_come_back_as_they_were_sent(args: list[Any], kwargs: dict[str, Any]) -> None:
     assert load_args(dump_args(args)) == Ok(args)

@@ -68,7 +68,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(LINES.map(" ".join), st.integers(-3, 60))
 def test_no_line_breaks_the_parser_the_completion_or_the_history(line: str, cursor: int) -> None:
     problem = None

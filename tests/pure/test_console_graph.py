@@ -72,13 +72,13 @@ def followed_out_of(lines: tuple[str, ...], x: int, y: int) -> Iterator[tuple[in
             yield from followed(lines, x + 1, row)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(graphs(), st.sampled_from(SCALES))
 def test_the_drawn_lines_are_the_dependencies_and_nothing_else(vertices: list[Vertex], scale: Scale) -> None:
     assert read(drawn(vertices, scale)) == lines_of(vertices)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(graphs(), st.sampled_from(SCALES))
 def test_nodes_lie_over_no_line_and_no_other_node(vertices: list[Vertex], scale: Scale) -> None:
     drawing = drawn(vertices, scale)
@@ -95,7 +95,7 @@ def test_nodes_lie_over_no_line_and_no_other_node(vertices: list[Vertex], scale:
             taken |= places
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(graphs(), st.sampled_from(SCALES))
 def test_the_page_is_as_wide_as_its_layers_and_strokes_need(vertices: list[Vertex], scale: Scale) -> None:
     arranged, drawing = arrange(vertices), drawn(vertices, scale)
@@ -106,7 +106,7 @@ def test_the_page_is_as_wide_as_its_layers_and_strokes_need(vertices: list[Verte
     assert all(0 <= spot.y < drawing.height for spot in drawing.spots.values())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(graphs())
 def test_every_node_stands_right_of_what_it_waits_for(vertices: list[Vertex]) -> None:
     spots = drawn(vertices).spots
@@ -115,7 +115,7 @@ def test_every_node_stands_right_of_what_it_waits_for(vertices: list[Vertex]) ->
         assert spots[first].layer < spots[second].layer
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(graphs())
 def test_the_order_in_which_a_node_names_its_needs_changes_nothing(vertices: list[Vertex]) -> None:
     turned = [vertex._replace(needs=tuple(sorted(vertex.needs, reverse=True))) for vertex in vertices]

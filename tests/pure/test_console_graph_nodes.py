@@ -79,7 +79,6 @@ def test_a_state_is_more_than_a_status(fields: dict[str, Any], label: str, fact:
     assert said(0, 40, a_node(0, "it", **fields)) == (label, fact)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.sampled_from(range(5)), st.booleans())
 def test_labels_keep_to_their_width_and_their_letters(width: int, index: int, ascii_only: bool) -> None:
     told = labels(*NODES, glyphs=ASCII if ascii_only else UNICODE)
@@ -145,7 +144,7 @@ def test_the_size_is_what_can_be_read_and_zero_fits_all(
     assert SIZES[MAP].name == "map"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.integers(10, 200), st.integers(3, 60))
 def test_what_is_called_whole_fits_unless_it_is_the_map(count: int, width: int, height: int) -> None:
     sizes = sizes_of(fan(count))
@@ -171,7 +170,7 @@ def test_the_story_stands_beside_what_is_high_and_below_what_is_flat() -> None:
     assert sizes_of(chain(4)).beside(200, 50) is None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 300), st.integers(3, 80))
 def test_a_map_has_each_node_once_and_keeps_to_its_width(count: int, width: int) -> None:
     drawing = sizes_of(fan(count)).drawing(MAP, width)
@@ -180,7 +179,7 @@ def test_a_map_has_each_node_once_and_keeps_to_its_width(count: int, width: int)
     assert all(0 <= x < width and 0 <= y < drawing.height for x, y in places)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 25), st.sampled_from([0, 1, 2, 3, MAP]), st.lists(st.sampled_from(["up", "down", "left", "right"]))
 )

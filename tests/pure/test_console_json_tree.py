@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import assume, example, given, settings, strategies as st
+from hypothesis import assume, example, given, strategies as st
 from story_scene import stored, story
 
 from horsies.display.payload import Masks
@@ -94,7 +94,6 @@ def test_long_lists_unfold_in_parts() -> None:
     assert len(texts(Tree("x", {"numbers": list(range(5_000))}))) == 1
 
 
-@settings(deadline=None)
 @given(JSON, st.integers(20, 120), st.booleans())
 @example(["\n "], 20, False)
 def test_no_line_is_wider_than_its_place_and_nothing_is_lost(value: Any, width: int, ascii_only: bool) -> None:
@@ -106,7 +105,6 @@ def test_no_line_is_wider_than_its_place_and_nothing_is_lost(value: Any, width: 
     assert plain(tree.part(()).value) == value
 
 
-@settings(deadline=None)
 @given(JSON, st.integers(20, 120))
 def test_whatever_is_found_can_be_revealed(value: Any, width: int) -> None:
     tree = Tree("x", {"value": value, "word": "needle in the hay " * 20 + "needle"})
@@ -163,7 +161,6 @@ def test_unchanged_parts_keep_what_is_unfolded() -> None:
     assert other.arguments is not after.arguments
 
 
-@settings(deadline=None)
 @given(JSON, st.data())
 def test_the_beginning_of_a_payload_is_shown_as_far_as_it_goes(value: Any, data: st.DataObject) -> None:
     text = json.dumps(value)

@@ -64,7 +64,7 @@ def test_every_row_fills_the_width_exactly(width: int, glyphs: object, detail: T
         assert sum(piece.width for piece in span_pieces(line.spans, text_width(width), tell.glyphs)) == width - 1
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.sampled_from(WIDTHS), st.lists(st.sampled_from(["up", "down", "left", "right", "part", "back"]), max_size=60))
 def test_a_cursor_always_stands_on_a_line_of_its_page(width: int, moves: list[str]) -> None:
     laid = page(width)

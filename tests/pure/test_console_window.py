@@ -233,7 +233,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(start=st.sets(st.integers(0, 400), max_size=80), sort=st.sampled_from([Sort.NEWEST, Sort.WAITING]), steps=steps)
 def test_rows_keep_still_while_keys_are_pressed_and_are_right_once_all_is_read_at_rest(
     start: set[int], sort: Sort, steps: list[tuple[str, int]]

@@ -54,7 +54,7 @@ def a_chart(*curves: list[float | None], top: float | None = None) -> Chart:
 @example([5e-324], 40, 8, False)
 @example([1.7e308, 1.0], 40, 8, False)
 @example([math.inf, math.nan, -math.inf, -1.0], 40, 8, True)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_every_line_of_a_chart_is_as_wide_as_the_chart(
     values: list[float | None], width: int, height: int, plain: bool
 ) -> None:
@@ -72,7 +72,7 @@ def test_every_line_of_a_chart_is_as_wide_as_the_chart(
 @example(5e-324)
 @example(math.nan)
 @example(math.inf)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_all_charts_of_the_overview_can_be_drawn_whatever_was_measured(value: float | None) -> None:
     buckets = Buckets(datetime(2026, 11, 18, tzinfo=UTC), timedelta(minutes=1), 3)
     values = (1.0, value, value)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from horsies.findings import Severity
 from horsies.findings.searches.crashed import INTERRUPTED
@@ -196,7 +196,6 @@ def test_a_window_ends_with_now_and_is_as_long_as_it_says(after: int, window: Wi
 
 
 @given(st.lists(st.integers(0, 400), max_size=20), st.sampled_from(WINDOWS))
-@settings(deadline=None)
 def test_whenever_it_is_read_nothing_is_missing_and_only_what_is_new_was_asked_for(
     pauses: list[int], window: Window
 ) -> None:

@@ -61,7 +61,6 @@ words = st.lists(st.sampled_from(list(STATES)), max_size=3)
 
 
 @given(words, words)
-@settings(deadline=None)
 def test_states_are_those_asked_for_less_those_excluded(wanted: list[str], excluded: list[str]) -> None:
     covered = frozenset[str]().union(*(STATES[word] for word in wanted or ["live", "done"]))
     left = covered.difference(*(STATES[word] for word in excluded))
@@ -167,7 +166,6 @@ def test_the_equality_with_some_texts_takes_the_place_of_all_conditions_of_its_k
 
 
 @given(storable, storable)
-@settings(deadline=None)
 def test_literal_text_is_like_itself_and_nothing_else(text: str, other: str) -> None:
     ((_, (pattern, _)),) = holds(f"name:{quoted(text)},x*", "name")  # type: ignore[misc, has-type]
     assert like(pattern, text)
@@ -175,7 +173,6 @@ def test_literal_text_is_like_itself_and_nothing_else(text: str, other: str) -> 
 
 
 @given(storable, storable)
-@settings(deadline=None)
 def test_a_star_stands_for_anything(begin: str, end: str) -> None:
     ((_, (pattern,)),) = holds(f"name:{quoted(begin)}*{quoted(end)}", "name")  # type: ignore[misc, has-type]
     assert like(pattern, begin + end)
@@ -184,7 +181,7 @@ def test_a_star_stands_for_anything(begin: str, end: str) -> None:
 
 
 @given(filters)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_lists_are_never_empty_and_their_texts_can_be_stored(text: str) -> None:
     try:
         found = asked(text)
@@ -238,7 +235,7 @@ keys = st.sampled_from(["", "queue:", "name:", "error:", "worker:", "id:", "work
 
 
 @given(st.lists(st.tuples(keys, user_texts, st.sampled_from(["", "*"])), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_no_character_of_a_users_text_is_in_a_statement_on_tasks(words: list[tuple[str, str, str]]) -> None:
     text = " ".join(f"{key}{quoted(value)}{star}" for key, value, star in words)
     understood = parse(text)
@@ -250,7 +247,6 @@ def test_no_character_of_a_users_text_is_in_a_statement_on_tasks(words: list[tup
 
 
 @given(st.sampled_from(["name:", "-definition:", "error:", "-error:", "id:", "parent:", ""]), user_texts)
-@settings(deadline=None)
 def test_no_character_of_a_users_text_is_in_a_statement_on_workflows(key: str, value: str) -> None:
     found = statements(parse_workflows(f"{key}{quoted(value)}"))
     assert all(statement.isascii() for statement in found)
@@ -278,7 +274,6 @@ status_words = st.lists(st.sampled_from(list(WORKFLOWS.states)), max_size=3)
 
 
 @given(status_words, status_words)
-@settings(deadline=None)
 def test_statuses_are_those_asked_for_less_those_excluded(wanted: list[str], excluded: list[str]) -> None:
     covered = frozenset[str]().union(*(WORKFLOWS.states[word] for word in wanted or ["live", "done"]))
     left = covered.difference(*(WORKFLOWS.states[word] for word in excluded))

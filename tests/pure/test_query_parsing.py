@@ -47,7 +47,7 @@ def test_empty_text_asks_for_everything(text: str) -> None:
 
 
 @given(any_text)
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 def test_any_text_is_either_understood_or_refused_with_places_inside_it(text: str) -> None:
     found = understood(text)
     if found is not None:
@@ -61,7 +61,7 @@ def test_any_text_is_either_understood_or_refused_with_places_inside_it(text: st
 
 
 @given(filters)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_a_filter_written_out_means_the_same(text: str) -> None:
     found = understood(text)
     assume(found is not None)
@@ -70,7 +70,6 @@ def test_a_filter_written_out_means_the_same(text: str) -> None:
 
 
 @given(storable)
-@settings(deadline=None)
 def test_quoted_text_is_looked_for_as_it_is(text: str) -> None:
     (term,) = parse(f"queue:{quoted(text)}").terms
     assert term.values == (Glob.literal(text),)
@@ -347,7 +346,7 @@ def test_values_that_the_word_has_are_not_offered_again() -> None:
 
 
 @given(any_text, st.integers(-2, 50))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_completion_never_fails_and_stays_inside_the_text(text: str, cursor: int) -> None:
     for each in completions(text, cursor, SEEN):
         assert 0 <= each.start <= each.end <= len(text)
@@ -355,7 +354,6 @@ def test_completion_never_fails_and_stays_inside_the_text(text: str, cursor: int
 
 
 @given(st.sampled_from(["queue", "name", "error", "worker", "unique"]), storable)
-@settings(deadline=None)
 def test_a_completed_value_is_found_as_it_is(key: str, value: str) -> None:
     (found,) = completions(f"{key}:", len(key) + 1, {key: [value]})
     (term,) = parse(f"{key}:{found.text}").terms

@@ -109,7 +109,7 @@ def patterns_near(local: datetime) -> st.SearchStrategy[CalendarPattern]:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from(CLOCK_CHANGES), st.integers(-86_400, 86_400))
 def test_nothing_between_from_time_and_the_next_run_matches(
     data: st.DataObject, change: tuple[str, datetime], seconds: int

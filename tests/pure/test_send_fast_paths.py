@@ -119,7 +119,7 @@ def outcome(write: Callable[..., str | None], *args: Any) -> tuple[str, str | No
         return "refusal", f"{error.path} | {error}"
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(values)
 @example(float("nan"))
 @example({"a": [float("inf")]})
@@ -139,7 +139,7 @@ def test_a_value_has_one_text_or_one_refusal(value: Any) -> None:
     assert outcome(dump_value, value) == outcome(walked, value)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(values, min_size=1, max_size=3), st.dictionaries(texts, values, min_size=1, max_size=3))
 def test_arguments_have_one_text_or_one_refusal(args: list[Any], kwargs: dict[str, Any]) -> None:
     assert outcome(dump_args, args) == outcome(walked, args, "args") == outcome(dump_args, tuple(args))
@@ -169,7 +169,6 @@ moments = st.datetimes(timezones=st.timezones(), min_value=datetime(2, 1, 1), ma
 maybe = st.none() | texts
 
 
-@settings(deadline=None)
 @given(texts, texts, st.integers(), maybe, maybe, moments, st.none() | moments, st.none() | st.integers(), maybe)
 def test_the_fingerprint_is_that_of_the_whole_json_array(
     task_name: str,

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from statements import statements
 
 import horsies
@@ -342,7 +342,6 @@ async def test_cancelled_callers_hold_up_no_other() -> None:
     assert await doubling.coalescer.ask(4) == 8
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(-3, 9), max_size=8), max_size=6))
 def test_everyone_gets_the_answer_to_his_own_question(waves: list[list[int]]) -> None:
     async def ask_all() -> None:

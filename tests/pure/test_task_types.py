@@ -217,7 +217,7 @@ TASKS = {name: echo_task(hint) for name, (hint, _) in VALUES.items()}
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_value_arrives_as_its_annotation_says_and_comes_back_so(name: str, data: st.DataObject) -> None:
     task, value = TASKS[name], data.draw(VALUES[name][1])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from codec_models import Parcel, load_summary
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from task_apps import make_app
 
 from horsies import (
@@ -135,7 +135,6 @@ def test_an_error_in_one_line(error: str | None, told: str | None) -> None:
 texts = st.one_of(st.none(), st.text(max_size=5), st.integers().map(ok), st.just(failed("X")), st.just("[1]"))
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_any_workflow_has_an_end_that_can_be_read(data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 6))
