@@ -25,12 +25,16 @@ from _pytest.pathlib import import_path
 from database_server import DatabaseServer, know_array_types, new_role
 from dealing import FileByFile, places
 from forked_commands import SharedServers
+from hypothesis import settings
 
 from horsies.store.embedded import EmbeddedPlace, EmbeddedServer, acquire
 from horsies.store.embedded.binaries import find_programs
 from horsies.store.embedded.keeper import make_cluster
 from horsies.store.embedded.place import fast_place, make_directory
 from horsies.store.embedded.trusted_paths import FileLock
+
+settings.register_profile("any machine", deadline=None)  # no test may fail because others keep the machine busy
+settings.load_profile("any machine")
 
 SERVER_VARIABLE = "HORSIES_TEST_DATABASE_URL"
 _BYTECODE = Path(".pytest_cache") / "bytecode"

@@ -7,10 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("any machine", deadline=None)  # no test may fail because others keep the machine busy
-settings.load_profile("any machine")
 
 
 @pytest.fixture

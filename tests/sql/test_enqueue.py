@@ -185,7 +185,7 @@ some_requests = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=some_requests, asked=some_requests)
 async def test_many_at_once_come_to_the_same_as_one_after_the_other(
     connection: asyncpg.Connection, before: list[EnqueueRequest], asked: list[EnqueueRequest]
@@ -206,7 +206,7 @@ async def test_many_at_once_come_to_the_same_as_one_after_the_other(
     assert rows[0] == rows[1]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=some_requests, asked=some_requests)
 async def test_every_answer_is_true_also_where_the_requests_contradict_each_other(
     connection: asyncpg.Connection, before: list[EnqueueRequest], asked: list[EnqueueRequest]

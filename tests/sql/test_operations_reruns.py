@@ -138,7 +138,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(args=st.lists(JSON, max_size=3), kwargs=st.dictionaries(st.text("abc", max_size=3), JSON, max_size=3))
 def test_whatever_was_stored_by_a_send_passes_unchanged(args: list[Any], kwargs: dict[str, Any]) -> None:
     stored = Arguments(dump_args(args), dump_kwargs(kwargs))

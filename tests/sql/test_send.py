@@ -281,7 +281,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(st.tuples(JSON, JSON), min_size=1, max_size=8))
 def test_what_was_sent_is_what_runs(app: Horsies, database: str, values: list[tuple[Any, Any]]) -> None:
     task = app.tasks.get("add") or app.task("add", add)

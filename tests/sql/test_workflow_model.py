@@ -26,7 +26,7 @@ from horsies.lifecycle.reconciling import stuck_workflows
 from horsies.lifecycle.repairs import DamagedWorkflowError, repairs_of
 from horsies.lifecycle.workflow_rows import FamilyWorkflowRow, NodeRow, read_flows, read_nodes
 
-SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
+SETTINGS = settings(suppress_health_check=list(HealthCheck), database=None)
 
 
 async def drama(connections: Sequence[asyncpg.Connection], flow: Flow, seed: int, upsets: frozenset[str]) -> None:

@@ -372,7 +372,7 @@ def wrecks(draw: st.DrawFn) -> tuple[Any, list[tuple[str, str | None]]]:
     return plan(*nodes, on_error=on_error), left
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wreck=wrecks())
 async def test_every_wreck_becomes_what_was_foreseen_and_then_stays(
     connection: asyncpg.Connection, wreck: tuple[Any, list[tuple[str, str | None]]]
