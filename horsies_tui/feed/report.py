@@ -33,7 +33,7 @@ _EXAMINED_EVERY_S: Final = 60.0
 """An examination takes 0.2 s of the server and 0.02 s of the console."""
 _EXAMINED_AT_LEAST_EVERY_S: Final = 300.0
 _EXAMINED_FACTOR: Final = 50.0
-"""Pause between examinations that find nothing, as a multiple of their duration: a slow server is examined rarely."""
+"""Pause between examinations as a multiple of their duration: a slow server is examined rarely."""
 _LONGEST_EXAMINATION_S: Final = 60.0
 
 
@@ -125,9 +125,8 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
                 self._of_database = await _examine(database)
             if self._pure is not None:
                 self._publish(**self._whole(self._pure))
-        if not self._of_database:
-            pause_s = min(_EXAMINED_FACTOR * (self._now() - began), _EXAMINED_AT_LEAST_EVERY_S)
-            self._examine_at = max(self._examine_at, self._now() + pause_s)
+        pause_s = min(_EXAMINED_FACTOR * (self._now() - began), _EXAMINED_AT_LEAST_EVERY_S)
+        self._examine_at = max(self._examine_at, self._now() + pause_s)
 
     def _pace(self, *, watched: bool, verdict: bool = False) -> ReadPace:
         tick_s = min(_WATCHED_EVERY_S, self._every_s) if watched else self._every_s

@@ -44,7 +44,7 @@ _SEGMENT_S: Final = 300.0
 _MOST_OBJECTS: Final = 10_000
 """Maximum number of objects in a segment. They stay in memory until it ends, 1 kB each."""
 MOST_BYTES: Final = 1_000_000_000
-"""Maximum size, about a week of a busy cluster. At this size the recording ends, because somebody forgot it."""
+"""Maximum size, about a week of a busy cluster. At this size the recording ends, because it was forgotten."""
 _BASE: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=5.0)
 """The pace of the base set: at most once a second, and no more often than a screen would read a slow database."""
 

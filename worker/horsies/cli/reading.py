@@ -91,7 +91,7 @@ async def unless_blocked(database: Database, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _raise_if_blocked(database: Database) -> None:
-    """Raise if somebody blocks us; without a second connection the cause stays unknown, and the work continues."""
+    """Raise BlockedError if a session blocks ours. Without a second connection, return: the cause stays unknown."""
     found: tuple[Blocker, ...] = ()
     with suppress(DatabaseUnavailable, *CONNECTION_ERRORS):
         async with (

@@ -87,7 +87,7 @@ Examine: TypeAlias = "Callable[[CheckContext], Awaitable[Iterable[CheckLine]]]"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check. `examine` returns at least one line, and only reads, in short transactions, to disturb nobody."""
+    """A check. `examine` returns at least one line. It only reads, in short transactions, which block no work."""
 
     name: str
     place: int

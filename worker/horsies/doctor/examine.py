@@ -120,7 +120,7 @@ def _finding(check: str, lines: Sequence[CheckLine], now: datetime) -> Finding:
     first = next((line for line in lines if line.verdict is CheckVerdict.FAIL), lines[0])
     fails = first.verdict is CheckVerdict.FAIL
     more = f" (and {len(lines) - 1} more)" if lines[1:] else ""
-    # A warning may stand for weeks, and nobody reads a verdict that is never healthy.
+    # A warning may stand for weeks; a verdict that is never healthy would be ignored.
     severity = Severity.NEEDS_ACTION if fails else Severity.NOTE
     return Finding(
         kind=DATABASE,
@@ -138,4 +138,4 @@ def _why(lines: Sequence[CheckLine], now: datetime) -> Iterator[str]:
         yield f"{line.verdict.value}: {line.evidence}"
         if line.remedy:
             yield f"To mend it: {line.remedy}"
-    yield f"CheckLine at {clock(now)}; `horsies doctor` examines it again."
+    yield f"Examined at {clock(now)}; `horsies doctor` examines it again."
